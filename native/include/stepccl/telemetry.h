@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a process that uses libstepccl shows to the node's daemon, and what the
+ * daemon sends on to the console. One definition for every side: the library
+ * writes the ring, stepccld reads it and encodes frames, the console's addon
+ * decodes them.
+ *
+ * All integers are little-endian. Structs hold no implicit padding.
+ */
+#ifndef STEPCCL_TELEMETRY_H
+#define STEPCCL_TELEMETRY_H
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ------------------------------------------------------------------------ */
+/* 1. The ring: one file for each rank, single producer, single consumer.    */
+/* ------------------------------------------------------------------------ */
+
+/*
+ * A rank creates STEPCCL_RING_DIR/<pid>.<rank>.<comm id, 16 hex digits>.ring with
+ * mode 0660 (O_CREAT|O_EXCL, group of the directory) and maps it. The directory
+ * belongs to the daemon (0770, group stepccl, setgid). STEPCCL_TELEMETRY_DIR
+ * overrides it; where it doesn't exist or can't be written the library runs
+ * without telemetry.
+ * Layout: stepccl_ring_header, stepccl_flow[STEPCCL_RING_FLOWS],
+ * stepccl_op[op_slots]. op_slots is a power of two.
+ *
+ * The producer never blocks. It writes slot (op_head & (op_slots - 1)), then
+ * stores op_head + 1 with release order. The consumer keeps its own tail; when
+ * op_head - tail > op_slots it has lost op_head - tail - op_slots records, says
+ * how many, and goes on. The consumer re-reads op_head after copying a slot and
+ * drops the copy when it may have been overwritten meanwhile.
+ */
+#define STEPCCL_RING_DIR "/run/stepccl/rings"
+#define STEPCCL_RING_MAGIC 0x31524353u /* "SCR1" */
+#define STEPCCL_RING_VERSION 1u
+#define STEPCCL_RING_FLOWS 256u
+#define STEPCCL_RING_OP_SLOTS 1024u
+
+enum stepccl_transport {
+	STEPCCL_TRANSPORT_NONE = 0,
+	STEPCCL_TRANSPORT_SHM = 1,
+	STEPCCL_TRANSPORT_TCP = 2,
+	STEPCCL_TRANSPORT_RDMA = 3,
+	STEPCCL_TRANSPORT_DMA = 4,      /* /dev/dma_device, inside one node */
+	STEPCCL_TRANSPORT_GPU_PEER = 5, /* NVLink or PCIe peer copies */
+};
+
+enum stepccl_op_state {
+	STEPCCL_OP_STARTED = 1,
+	STEPCCL_OP_COMPLETED = 2,
+	STEPCCL_OP_FAILED = 3,
+};
+
+struct stepccl_ring_header {
+	uint32_t magic;
+	uint32_t version;
+	uint32_t header_bytes; /* offset of the flows */
+	uint32_t op_slots;
+	uint32_t pid;
+	uint32_t rank;
+	uint32_t world_size;
+	uint32_t flow_count; /* flows in use, release-stored by the producer */
+	uint64_t comm_id;
+	uint64_t start_realtime_ns;
+	uint64_t heartbeat_ns; /* CLOCK_MONOTONIC of the producer's last sign of life */
+	uint64_t op_head;      /* records written since creation, release-stored */
+	uint8_t job_name[64]; /* NUL-terminated: what the user called this job */
+	uint64_t reserved[8];
+};
+
+/* Bytes between this rank and one peer over one transport; totals since start. */
+struct stepccl_flow {
+	uint32_t peer_rank;
+	uint8_t transport; /* enum stepccl_transport */
+	uint8_t reserved0[3];
+	uint32_t peer_ipv4; /* network byte order; 0 where the transport has none */
+	uint32_t queue_depth; /* operations posted and not completed */
+	uint64_t tx_bytes;
+	uint64_t rx_bytes;
+	uint64_t tx_ops;
+	uint64_t rx_ops;
+	uint64_t errors;
+	uint64_t reserved1;
+};
+
+/* One operation of one rank. A record is written at its start and at its end. */
+struct stepccl_op {
+	uint64_t sequence; /* operation number inside the communicator, from 1 */
+	uint64_t begin_ns; /* CLOCK_MONOTONIC */
+	uint64_t end_ns;   /* 0 while it runs */
+	uint64_t bytes;    /* of the full array, as nccl-tests counts "size" */
+	uint64_t sm_ns;    /* streaming-multiprocessor time; 0 on the CPU */
+	uint8_t state;      /* enum stepccl_op_state */
+	uint8_t collective; /* stepccl_collective_t */
+	uint8_t algorithm;  /* stepccl_algorithm_t */
+	uint8_t transport;  /* enum stepccl_transport: the slowest one used */
+	uint8_t datatype;   /* stepccl_datatype_t */
+	uint8_t redop;      /* stepccl_redop_t */
+	uint16_t error;     /* stepccl_result_t, positive; 0 = none */
+	uint32_t root;
+	uint32_t reserved0;
+	uint64_t reserved1;
+};
+
+/* ------------------------------------------------------------------------ */
+/* 2. The control page: live settings, written by the daemon alone.          */
+/* ------------------------------------------------------------------------ */
+
+/*
+ * STEPCCL_CONTROL_FILE, mode 0640, group stepccl. A rank maps it read-only and
+ * reads it at operation boundaries: load seq (acquire); odd = being written, keep
+ * the old values; copy; load seq again; take the copy when both are equal.
+ * 0 in a field means "not set here: keep the process's own value".
+ */
+#define STEPCCL_CONTROL_FILE "/run/stepccl/control"
+#define STEPCCL_CONTROL_MAGIC 0x31434353u /* "SCC1" */
+
+struct stepccl_control {
+	uint32_t magic;
+	uint32_t version; /* 1 */
+	uint64_t seq;
+	uint32_t pipeline_depth;
+	uint32_t dma_concurrency;
+	uint32_t hbm_defrag_interval_ms;
+	uint8_t hbm_defrag; /* 0 unset, 1 off, 2 on; likewise below */
+	uint8_t async_gd;
+	uint8_t paging;
+	uint8_t compression;
+	uint64_t page_bytes;
+	uint32_t prefetch_depth;
+	uint32_t reserved0;
+	uint64_t buffer_bytes;
+	uint64_t reserved[8];
+};
+
+/* ------------------------------------------------------------------------ */
+/* 3. The frame: daemon -> console, binary, on the JSON-RPC stream.          */
+/* ------------------------------------------------------------------------ */
+
+/*
+ * A JSON-RPC message begins with '{' and ends with '\n'; a frame begins with
+ * STEPCCL_FRAME_MAGIC ('S' first) and says its own length. Nothing else may
+ * stand between them.
+ *
+ * Layout: stepccl_frame_header, then nic_count x stepccl_frame_nic, then
+ * flow_count x stepccl_frame_flow, then op_count x stepccl_frame_op.
+ * A decoder refuses a frame whose total_bytes is not exactly what the counts
+ * give, or above STEPCCL_FRAME_MAX_BYTES.
+ */
+#define STEPCCL_FRAME_MAGIC 0x31464353u /* "SCF1" */
+#define STEPCCL_FRAME_VERSION 1u
+#define STEPCCL_FRAME_MAX_BYTES (1u << 20)
+#define STEPCCL_NODE_UNKNOWN 0xffffu
+
+struct stepccl_frame_header {
+	uint32_t magic;
+	uint32_t total_bytes;
+	uint16_t version;
+	uint16_t node; /* the cluster's number of this node, or STEPCCL_NODE_UNKNOWN */
+	uint32_t interval_ms;
+	uint64_t sequence; /* from 1, by subscription */
+	uint64_t monotonic_ns;
+	uint64_t realtime_ns;
+	uint64_t lost_ops; /* records overwritten before they were read, total */
+	uint32_t nic_count;
+	uint32_t flow_count;
+	uint32_t op_count;
+	uint32_t rank_count; /* live rings */
+	uint32_t daemon_rss_kib;
+	uint32_t cpu_permille; /* of all the node's CPUs, over the interval */
+	uint64_t mem_available_bytes;
+};
+
+/* Totals of one network interface or RDMA port, as the kernel counts them. */
+struct stepccl_frame_nic {
+	uint8_t name[16]; /* netdev or RDMA device, NUL-padded */
+	uint8_t kind;     /* 1 netdev, 2 RDMA port */
+	uint8_t port;     /* RDMA port number */
+	uint8_t state;    /* 0 unknown, 1 down, 2 init, 3 armed, 4 active */
+	uint8_t reserved0;
+	uint32_t speed_mbps; /* 0 = the kernel doesn't say */
+	uint64_t tx_bytes;
+	uint64_t rx_bytes;
+	uint64_t tx_packets;
+	uint64_t rx_packets;
+	uint64_t errors;
+	uint64_t drops;
+};
+
+struct stepccl_frame_flow {
+	uint64_t comm_id;
+	uint32_t rank;
+	uint32_t peer_rank;
+	uint16_t peer_node; /* by the member's address, or STEPCCL_NODE_UNKNOWN */
+	uint8_t transport;
+	uint8_t reserved0;
+	uint32_t queue_depth;
+	uint64_t tx_bytes;
+	uint64_t rx_bytes;
+	uint64_t tx_ops;
+	uint64_t rx_ops;
+	uint64_t errors;
+};
+
+struct stepccl_frame_op {
+	uint64_t comm_id;
+	uint64_t sequence;
+	uint64_t begin_ns;
+	uint64_t end_ns;
+	uint64_t bytes;
+	uint64_t sm_ns;
+	uint32_t rank;
+	uint32_t world_size;
+	uint8_t state;
+	uint8_t collective;
+	uint8_t algorithm;
+	uint8_t transport;
+	uint8_t datatype;
+	uint8_t redop;
+	uint16_t error;
+};
+
+#ifdef __cplusplus
+} /* extern "C" */
+static_assert(sizeof(stepccl_ring_header) == 192, "ring header");
+static_assert(sizeof(stepccl_flow) == 64, "flow");
+static_assert(sizeof(stepccl_op) == 64, "op");
+static_assert(sizeof(stepccl_control) == 120, "control");
+static_assert(sizeof(stepccl_frame_header) == 80, "frame header");
+static_assert(sizeof(stepccl_frame_nic) == 72, "frame nic");
+static_assert(sizeof(stepccl_frame_flow) == 64, "frame flow");
+static_assert(sizeof(stepccl_frame_op) == 64, "frame op");
+#endif
+
+#endif /* STEPCCL_TELEMETRY_H */
