@@ -1,0 +1,5 @@
+import * as lab from "./lab/lab.js";
+
+export default async function globalTeardown(): Promise<void> {
+  await lab.down();
+}
