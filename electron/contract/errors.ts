@@ -33,6 +33,8 @@ export const HOST_ERRORS = {
   H209: ["{what} on {host} did not end within {seconds} s.", "Check the node's load and try again."],
   H210: ["The SSH server of {host} forbids stream-local forwarding, and the daemon's proxy failed: {detail}.", "Set AllowStreamLocalForwarding yes on the node."],
   H211: ["No SSH agent answers at {path}.", "Start ssh-agent and add your key, or choose a key file."],
+  H212: ["The file {path} of known host keys cannot be read: {detail}.", "Make it readable or remove it; until then no key can be trusted."],
+  H213: ["The host key of {host} is revoked: {fingerprint} ({source}).", "Do not connect; give the node a new host key, or remove the revocation if it is a mistake."],
   H301: ["There is no node {nodeId}.", "Reload the list of nodes."],
   H302: ["A node with address {host}:{port} and user {user} exists already.", "Use the existing entry."],
   H303: ["{user} may not become root on {host} without a password.", "Allow sudo without password for this user, or connect as root."],
