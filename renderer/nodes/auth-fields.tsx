@@ -1,0 +1,57 @@
+import { PasswordInput, SegmentedControl, TextInput } from "@mantine/core";
+import { useTranslation } from "react-i18next";
+import type { AuthMethod } from "../../electron/contract/index.js";
+import { useHost } from "../store/console-hooks.js";
+import css from "./nodes.module.css";
+
+export interface AuthDraft {
+  kind: AuthMethod["kind"];
+  keyPath: string;
+  passphrase: string;
+  password: string;
+}
+export const NO_AUTH: AuthDraft = { kind: "agent", keyPath: "", passphrase: "", password: "" };
+
+/** What the host takes; an empty passphrase is none. */
+export function authOf(draft: AuthDraft): AuthMethod {
+  switch (draft.kind) {
+    case "agent": return { kind: "agent" };
+    case "key": return { kind: "key", keyPath: draft.keyPath.trim(), ...(draft.passphrase === "" ? {} : { passphrase: draft.passphrase }) };
+    case "password": return { kind: "password", password: draft.password };
+  }
+}
+
+export function AuthFields({ draft, onChange, errors }: { draft: AuthDraft; onChange(draft: AuthDraft): void; errors: ReadonlyMap<string, string> }) {
+  const { t } = useTranslation();
+  const keeps = useHost((s) => s.hello?.capabilities.keepsSecrets ?? false);
+  const note = keeps ? t("add.secretsKept") : t("add.secretsSession");
+  return (
+    <>
+      <div className={css.wide}>
+        <div id="auth-kind" style={{ fontWeight: 500, marginBottom: 3 }}>{t("add.auth")}</div>
+        <SegmentedControl
+          aria-labelledby="auth-kind" fullWidth value={draft.kind} onChange={(kind) => onChange({ ...draft, kind: kind as AuthDraft["kind"] })}
+          data={(["agent", "key", "password"] as const).map((value) => ({ value, label: t(`authKinds.${value}`) }))}
+        />
+      </div>
+      {draft.kind === "key" && (
+        <>
+          <TextInput
+            className={css.wide} label={t("add.keyPath")} description={t("add.keyPathHint")} placeholder="~/.ssh/id_ed25519" value={draft.keyPath} error={errors.get("auth.keyPath")}
+            onChange={(event) => onChange({ ...draft, keyPath: event.currentTarget.value })}
+          />
+          <PasswordInput
+            className={css.wide} label={t("add.passphrase")} description={note} value={draft.passphrase}
+            onChange={(event) => onChange({ ...draft, passphrase: event.currentTarget.value })}
+          />
+        </>
+      )}
+      {draft.kind === "password" && (
+        <PasswordInput
+          className={css.wide} label={t("add.password")} description={note} value={draft.password} error={errors.get("auth.password")}
+          onChange={(event) => onChange({ ...draft, password: event.currentTarget.value })}
+        />
+      )}
+    </>
+  );
+}

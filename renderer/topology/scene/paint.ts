@@ -1,0 +1,243 @@
+import { rate } from "../../shared/format.js";
+import { rateWidth, type Segment } from "./geometry.js";
+import type { SceneLane, SceneNode, SceneStyle, Selection } from "./model.js";
+import { CARD, type Box, type Placement } from "./placement.js";
+
+export interface Scope {
+  context: CanvasRenderingContext2D;
+  style: SceneStyle;
+  placement: Placement;
+  scale: number;
+  selection: Selection;
+  hover: Selection;
+  /** Time for moving dots; null = stand still and show arrows. */
+  seconds: number | null;
+  visible: Box;
+}
+
+const is = (selection: Selection, kind: "node" | "lane", id: string): boolean => selection?.kind === kind && selection.id === id;
+
+function phaseColour(node: SceneNode, style: SceneStyle): string {
+  if (node.stale && node.phase === "up") return style.idle;
+  switch (node.phase) {
+    case "up": return style.ok;
+    case "degraded": case "needs_host_key": return style.warn;
+    case "failed": case "unreachable": return style.bad;
+    case "reachable": case "bringing_up": return style.info;
+    case "new": return style.idle;
+  }
+}
+
+/** The mark of a phase has its own shape, so that it is told without colour: disc, ring, triangle, cross. */
+function phaseMark(scope: Scope, node: SceneNode, x: number, y: number, r: number): void {
+  const { context } = scope;
+  context.fillStyle = context.strokeStyle = phaseColour(node, scope.style);
+  context.lineWidth = r * 0.45;
+  context.beginPath();
+  switch (node.phase) {
+    case "up":
+      context.arc(x, y, r, 0, 7);
+      context.fill();
+      return;
+    case "degraded": case "needs_host_key":
+      context.moveTo(x, y - r);
+      context.lineTo(x + r, y + r * 0.8);
+      context.lineTo(x - r, y + r * 0.8);
+      context.closePath();
+      context.fill();
+      return;
+    case "failed": case "unreachable":
+      context.moveTo(x - r * 0.8, y - r * 0.8);
+      context.lineTo(x + r * 0.8, y + r * 0.8);
+      context.moveTo(x + r * 0.8, y - r * 0.8);
+      context.lineTo(x - r * 0.8, y + r * 0.8);
+      context.stroke();
+      return;
+    default:
+      context.arc(x, y, r * 0.8, 0, 7);
+      context.stroke();
+  }
+}
+
+function cut(context: CanvasRenderingContext2D, text: string, width: number): string {
+  if (context.measureText(text).width <= width) return text;
+  const chars = [...text];
+  while (chars.length > 1 && context.measureText(`${chars.join("")}…`).width > width) chars.pop();
+  return `${chars.join("")}…`;
+}
+
+export function drawCards(scope: Scope, nodes: readonly SceneNode[]): void {
+  const { context, style, placement } = scope;
+  for (const node of nodes) {
+    const box = placement.boxes.get(node.id);
+    if (!box) continue;
+    const chosen = is(scope.selection, "node", node.id);
+    context.globalAlpha = 1;
+    context.beginPath();
+    context.roundRect(box.x, box.y, CARD.width, CARD.height, 6);
+    context.fillStyle = style.panel;
+    context.fill();
+    context.lineWidth = chosen ? 2.5 : 1.2;
+    context.strokeStyle = chosen ? style.focus : is(scope.hover, "node", node.id) ? style.text : style.line;
+    context.stroke();
+    phaseMark(scope, node, box.x + 15, box.y + 17, 5);
+    context.textAlign = "left";
+    context.textBaseline = "middle";
+    context.fillStyle = style.text;
+    context.font = `600 13px ${style.font}`;
+    context.fillText(cut(context, node.name, CARD.width - 38), box.x + 27, box.y + 17.5);
+    context.font = `11px ${style.font}`;
+    context.fillStyle = node.age === null ? style.dim : style.warn;
+    const word = style.phaseWord(node.phase);
+    context.fillText(cut(context, node.age === null ? word : `${word} · ${style.ago(node.age)}`, CARD.width - 38), box.x + 27, box.y + 34);
+    if (node.stale) context.globalAlpha = 0.55;
+    node.ports.slice(0, 2).forEach((port, index) => {
+      const y = box.y + 52 + index * 16;
+      context.fillStyle = port.up ? style.ok : style.bad;
+      context.fillRect(box.x + 11, y - 4, 8, 8);
+      if (!port.up) {
+        context.fillStyle = style.panel;
+        context.fillRect(box.x + 13, y - 2, 4, 4);
+      }
+      context.font = `11px ${style.mono}`;
+      context.fillStyle = style.text;
+      context.fillText(cut(context, port.name, 62), box.x + 27, y);
+      context.fillStyle = style.dim;
+      context.textAlign = "right";
+      context.fillText(cut(context, port.label, CARD.width - 104), box.x + CARD.width - 10, y);
+      context.textAlign = "left";
+    });
+    context.globalAlpha = 1;
+  }
+}
+
+/** One cell a node: fill by what it sends, frame and mark by its phase; names when there is room for them. */
+export function drawCells(scope: Scope, nodes: readonly SceneNode[]): void {
+  const { context, style, placement, visible } = scope;
+  const titles = scope.scale >= 0.55;
+  for (const rack of placement.racks) {
+    if (!titles) break;
+    context.font = `600 10px ${style.font}`;
+    context.textAlign = "left";
+    context.textBaseline = "middle";
+    context.fillStyle = style.dim;
+    context.fillText(cut(context, rack.name, rack.width), rack.x, rack.y + 6);
+  }
+  const names = scope.scale >= 2;
+  for (const node of nodes) {
+    const box = placement.boxes.get(node.id);
+    if (!box || box.x > visible.x + visible.width || box.y > visible.y + visible.height || box.x + box.width < visible.x || box.y + box.height < visible.y) continue;
+    const total = node.txBytesPerSecond + node.rxBytesPerSecond;
+    const colour = phaseColour(node, style);
+    context.fillStyle = style.panel;
+    context.fillRect(box.x, box.y, box.width, box.height);
+    context.globalAlpha = node.stale ? 0.12 : total <= 0 ? 0.16 : Math.min(0.75, 0.25 + Math.max(0, Math.log10(total / 1e6)) * 0.11);
+    context.fillStyle = colour;
+    context.fillRect(box.x, box.y, box.width, box.height);
+    context.globalAlpha = 1;
+    const chosen = is(scope.selection, "node", node.id);
+    const hovered = is(scope.hover, "node", node.id);
+    if (chosen || hovered) {
+      context.strokeStyle = chosen ? style.focus : style.text;
+      context.lineWidth = 2.5;
+      context.strokeRect(box.x, box.y, box.width, box.height);
+    }
+    if (node.phase !== "up") phaseMark(scope, node, box.x + box.width / 2, box.y + (names ? 8 : box.height / 2), names ? 3 : 6);
+    if (names) {
+      context.font = `4.5px ${style.font}`;
+      context.textAlign = "center";
+      context.textBaseline = "middle";
+      context.fillStyle = style.text;
+      context.fillText(cut(context, node.name, box.width - 2), box.x + box.width / 2, box.y + 16);
+      if (total > 0) context.fillText(rate(total), box.x + box.width / 2, box.y + 22);
+    }
+  }
+}
+
+export function drawLanes(scope: Scope, segments: ReadonlyArray<{ lane: SceneLane; segment: Segment }>, labels: boolean): void {
+  const { context, style } = scope;
+  const unit = scope.placement.mode === "cards" ? 1 : 1 / scope.scale;
+  for (const { lane, segment } of segments) {
+    const total = lane.rate.forward + lane.rate.backward;
+    const chosen = is(scope.selection, "lane", lane.id);
+    const hot = chosen || is(scope.hover, "lane", lane.id);
+    context.globalAlpha = lane.stale ? 0.4 : 1;
+    context.lineWidth = (rateWidth(total) + (hot ? 1.5 : 0)) * unit;
+    context.strokeStyle = chosen ? style.focus : lane.state === "down" ? style.bad : lane.state === "unknown" || lane.stale ? style.idle : style.transport[lane.transport];
+    context.setLineDash(lane.state === "down" ? [3 * unit, 5 * unit] : lane.state === "unknown" ? [7 * unit, 5 * unit] : []);
+    context.beginPath();
+    context.moveTo(segment.x1, segment.y1);
+    context.lineTo(segment.x2, segment.y2);
+    context.stroke();
+    context.setLineDash([]);
+    if (!lane.stale && total > 0) drawFlow(scope, lane, segment, unit);
+    context.globalAlpha = 1;
+  }
+  if (!labels) return;
+  for (const { lane, segment } of segments) drawLabel(scope, lane, segment, unit);
+}
+
+/** Dots that move with the bytes (three a direction), or an arrow head where nothing may move. */
+function drawFlow(scope: Scope, lane: SceneLane, segment: Segment, unit: number): void {
+  const { context, style } = scope;
+  for (const [bytesPerSecond, from, to] of [
+    [lane.rate.forward, [segment.x1, segment.y1], [segment.x2, segment.y2]], [lane.rate.backward, [segment.x2, segment.y2], [segment.x1, segment.y1]],
+  ] as const) {
+    if (bytesPerSecond <= 0) continue;
+    const [dx, dy] = [to[0] - from[0], to[1] - from[1]];
+    const length = Math.hypot(dx, dy);
+    if (length < 1) continue;
+    context.fillStyle = style.text;
+    if (scope.seconds === null) {
+      const [x, y] = [from[0] + dx * 0.82, from[1] + dy * 0.82];
+      const [ux, uy] = [(dx / length) * 9 * unit, (dy / length) * 9 * unit];
+      context.beginPath();
+      context.moveTo(x + ux, y + uy);
+      context.lineTo(x - uy * 0.55, y + ux * 0.55);
+      context.lineTo(x + uy * 0.55, y - ux * 0.55);
+      context.fill();
+      continue;
+    }
+    const speed = 40 + 25 * Math.max(0, Math.log10(bytesPerSecond / 1e6));
+    const [sx, sy] = [(-dy / length) * 3 * unit, (dx / length) * 3 * unit];
+    for (let dot = 0; dot < 3; dot++) {
+      const t = ((scope.seconds * speed * unit) / length + dot / 3) % 1;
+      context.beginPath();
+      context.arc(from[0] + dx * t + sx, from[1] + dy * t + sy, 2.4 * unit, 0, 7);
+      context.fill();
+    }
+  }
+}
+
+/** Transport and both rates beside the lane's middle, read from left to right. */
+function drawLabel(scope: Scope, lane: SceneLane, segment: Segment, unit: number): void {
+  const { context, style } = scope;
+  const rightward = segment.x2 >= segment.x1;
+  const parts = [
+    lane.transport.toUpperCase(),
+    ...(lane.state === "up" && lane.rate.sampledAtMs !== null
+      ? [`${rightward ? "→" : "←"} ${rate(lane.rate.forward)}`, `${rightward ? "←" : "→"} ${rate(lane.rate.backward)}`]
+      : []),
+  ];
+  const text = parts.join("  ");
+  const [x, y] = [(segment.x1 + segment.x2) / 2, (segment.y1 + segment.y2) / 2];
+  context.font = `${11 * unit}px ${style.font}`;
+  context.textAlign = "center";
+  context.textBaseline = "middle";
+  const width = context.measureText(text).width + 10 * unit;
+  const angle = Math.atan2(segment.y2 - segment.y1, segment.x2 - segment.x1);
+  context.save();
+  context.translate(x, y);
+  context.rotate(Math.abs(angle) > Math.PI / 2 ? angle + Math.PI : angle);
+  context.globalAlpha = lane.stale ? 0.7 : 1;
+  context.fillStyle = style.raised;
+  context.beginPath();
+  context.roundRect(-width / 2, -9 * unit, width, 18 * unit, 4 * unit);
+  context.fill();
+  context.strokeStyle = is(scope.selection, "lane", lane.id) ? style.focus : style.line;
+  context.lineWidth = unit;
+  context.stroke();
+  context.fillStyle = lane.stale ? style.dim : lane.state === "down" ? style.bad : style.text;
+  context.fillText(text, 0, 0.5 * unit);
+  context.restore();
+}
