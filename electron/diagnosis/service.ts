@@ -1,0 +1,126 @@
+import { ConsoleError, toErrorView, type DiagnosisView } from "../contract/index.js";
+import type { NodeTask, Operations } from "../fleet/operations.js";
+import type { NodeDirectory } from "../link/directory.js";
+import { KeyedTopic } from "../streams.js";
+import { collect, type CollectedSources } from "./collect.js";
+import { evaluateCluster, evaluateNode } from "./evaluate.js";
+import { sourcesOf } from "./facts.js";
+import type { ClusterNode } from "./rules/cluster.js";
+import { bySeverity } from "./rules/rule.js";
+import { SOURCES } from "./sources.js";
+
+/** Where diagnoses are kept between two starts of the console; fleet/store.ts has one. */
+export interface DiagnosisDocuments {
+  list(): DiagnosisView[];
+  put(id: string, startedAtMs: number, document: DiagnosisView): void;
+  remove(id: string): void;
+}
+
+export interface DiagnosisOptions {
+  nodes: NodeDirectory;
+  operations: Pick<Operations, "start">;
+  documents: DiagnosisDocuments;
+}
+
+const STEPS = ["collect", "evaluate"] as const;
+
+/** Diagnoses of nodes: reads, judges, keeps the newest of each node. */
+export class Diagnosis {
+  readonly topic: KeyedTopic<DiagnosisView>;
+  readonly #views = new Map<string, DiagnosisView>();
+  readonly #leave: () => void;
+
+  constructor(private readonly options: DiagnosisOptions) {
+    for (const view of options.documents.list().reverse()) this.#views.set(view.nodeId, interrupted(view));
+    this.topic = new KeyedTopic({ list: () => this.list(), get: (nodeId) => this.#views.get(nodeId) });
+    this.#leave = options.nodes.onChange((ids) => {
+      for (const id of ids) if (!options.nodes.get(id) && this.#views.delete(id)) this.#forgot(id);
+    });
+  }
+
+  list(): DiagnosisView[] {
+    return [...this.#views.values()].sort((a, b) => b.startedAtMs - a.startedAtMs);
+  }
+
+  /** Begins a diagnosis of these nodes, each by itself and then side by side. @throws ConsoleError H301 */
+  start(nodeIds: readonly string[]): { operationId: string } {
+    const ids = [...new Set(nodeIds)];
+    for (const nodeId of ids) if (!this.options.nodes.get(nodeId)) throw ConsoleError.of("H301", { nodeId });
+    const read = new Map(ids.map((nodeId) => [nodeId, deferred<CollectedSources | null>()]));
+    const others = Promise.all([...read].map(async ([nodeId, { promise }]) => [nodeId, await promise] as const));
+    const { id } = this.options.operations.start("diagnose", ids, STEPS, async (nodeId, task) => {
+      const mine = read.get(nodeId)!;
+      try {
+        await this.#diagnose(nodeId, task, (sources) => mine.resolve(sources), others);
+      } finally {
+        mine.resolve(null);
+      }
+    });
+    return { operationId: id };
+  }
+
+  close(): void {
+    this.#leave();
+  }
+
+  async #diagnose(
+    nodeId: string, task: NodeTask, publish: (sources: CollectedSources) => void, others: Promise<(readonly [string, CollectedSources | null])[]>,
+  ): Promise<void> {
+    let view: DiagnosisView = { nodeId, startedAtMs: Date.now(), endedAtMs: null, state: "running", sources: [], findings: [], cannotTell: [], error: null };
+    const show = (change: Partial<DiagnosisView>): void => {
+      view = { ...view, ...change };
+      this.#views.set(nodeId, view);
+      this.topic.changed(nodeId);
+    };
+    show({});
+    try {
+      const collected = await task.step("collect", async (report) => {
+        const session = await this.options.nodes.session(nodeId, task.signal);
+        let done = 0;
+        return collect(session, task.signal, () => report.progress(++done, SOURCES.length, "items"));
+      });
+      publish(collected);
+      await task.step("evaluate", async (report) => {
+        const own = evaluateNode(sourcesOf(nodeId, collected));
+        show({ sources: [...collected.values()].map((source) => source.view), findings: own.findings, cannotTell: own.cannotTell });
+        // The comparison waits for the slowest node; what this node shows by itself is on screen already.
+        const verdict = evaluateCluster(this.#side(await others)).get(nodeId);
+        const findings = [...own.findings, ...(verdict?.findings ?? [])].sort(bySeverity);
+        show({ findings, cannotTell: [...own.cannotTell, ...(verdict?.cannotTell ?? [])], state: "done", endedAtMs: Date.now() });
+        report.detail(findings.length === 0 ? "no fault found" : `${findings.length} finding(s), ${findings[0]!.class} first`);
+      });
+    } catch (error) {
+      show({ state: "failed", endedAtMs: Date.now(), error: toErrorView(error) });
+      throw error;
+    } finally {
+      this.options.documents.put(nodeId, view.startedAtMs, view);
+    }
+  }
+
+  #side(all: readonly (readonly [string, CollectedSources | null])[]): ClusterNode[] {
+    return all.flatMap(([nodeId, collected]) => {
+      const node = this.options.nodes.get(nodeId);
+      return node && collected ? [{ nodeId, name: node.name, dataAddress: node.dataAddress, sources: sourcesOf(nodeId, collected) }] : [];
+    });
+  }
+
+  #forgot(nodeId: string): void {
+    this.options.documents.remove(nodeId);
+    this.topic.changed(nodeId);
+  }
+}
+
+interface Deferred<T> {
+  promise: Promise<T>;
+  resolve(value: T): void;
+}
+function deferred<T>(): Deferred<T> {
+  let resolve: (value: T) => void = () => {};
+  const promise = new Promise<T>((done) => { resolve = done; });
+  return { promise, resolve };
+}
+
+function interrupted(view: DiagnosisView): DiagnosisView {
+  if (view.endedAtMs !== null) return view;
+  return { ...view, state: "failed", endedAtMs: view.startedAtMs, error: ConsoleError.of("H105", { detail: "the console ended while the diagnosis was going on" }).view };
+}

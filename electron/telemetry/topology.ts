@@ -1,0 +1,101 @@
+import { ConsoleError, type TopologyView } from "../contract/index.js";
+import type { NodeDirectory } from "../link/directory.js";
+import { LatestTopic } from "../streams.js";
+import { mergeLinks, type MemberRoutes } from "./links.js";
+
+export const REFRESH_MS = 10_000;
+const CALL_TIMEOUT_MS = 5000;
+/** An echo to every member that does not answer takes this long at the node. */
+const PROBE_TIMEOUT_MS = 30_000;
+
+/** The paths between members. Kept fresh while somebody looks; a node that does not answer leaves its part to the others' tables. */
+export class Topology {
+  readonly topic = new LatestTopic<TopologyView>(() => this.#view);
+  readonly #nodes: NodeDirectory;
+  readonly #leave: () => void;
+  readonly #timer: NodeJS.Timeout;
+  readonly #onError: (error: unknown) => void;
+  #view: TopologyView = { epoch: 0, links: [] };
+  #running: Promise<TopologyView> | null = null;
+  #membership = "";
+
+  constructor(options: { nodes: NodeDirectory; refreshMs?: number; onError?: (error: unknown) => void }) {
+    this.#nodes = options.nodes;
+    this.#onError = options.onError ?? (() => {});
+    this.#leave = options.nodes.onChange(() => {
+      const membership = this.#members().map((node) => `${node.id} ${String(node.member)}`).sort().join();
+      if (membership === this.#membership) return;
+      this.#membership = membership;
+      this.get().catch(this.#onError);
+    });
+    this.#timer = setInterval(() => {
+      if (this.topic.listeners > 0) this.get().catch(this.#onError);
+    }, options.refreshMs ?? REFRESH_MS);
+    this.#timer.unref();
+  }
+
+  /** What the daemons know now. */
+  get(signal?: AbortSignal): Promise<TopologyView> {
+    this.#running ??= this.#read("routes.get", CALL_TIMEOUT_MS).finally(() => { this.#running = null; });
+    return withAbort(this.#running, signal);
+  }
+
+  /** Has every node measure its paths first. */
+  async probe(signal?: AbortSignal): Promise<TopologyView> {
+    const all = signal ? [signal, AbortSignal.timeout(PROBE_TIMEOUT_MS)] : [AbortSignal.timeout(PROBE_TIMEOUT_MS)];
+    await this.#each(async (nodeId) => {
+      const client = await this.#nodes.agent(nodeId, AbortSignal.any(all));
+      await client.call("routes.probe", {}, { signal: AbortSignal.any(all), timeoutMs: PROBE_TIMEOUT_MS });
+      return null;
+    });
+    if (signal?.aborted) throw ConsoleError.of("H104");
+    return this.#read("routes.get", CALL_TIMEOUT_MS);
+  }
+
+  close(): void {
+    this.#leave();
+    clearInterval(this.#timer);
+  }
+
+  #members(): { id: string; member: number }[] {
+    return this.#nodes.list().flatMap((node) =>
+      (node.member !== null && (node.phase === "up" || node.phase === "degraded") ? [{ id: node.id, member: node.member }] : []));
+  }
+
+  async #read(method: "routes.get", timeoutMs: number): Promise<TopologyView> {
+    const tables = await this.#each(async (nodeId, member): Promise<MemberRoutes> => {
+      const client = await this.#nodes.agent(nodeId, AbortSignal.timeout(timeoutMs));
+      return { nodeId, member, routes: await client.call(method, {}, { timeoutMs }) };
+    });
+    const byMember = new Map(this.#nodes.list().flatMap((node) => (node.member === null ? [] : [[node.member, node.id] as const])));
+    const view = mergeLinks(tables, (member) => byMember.get(member));
+    if (JSON.stringify(view) !== JSON.stringify(this.#view)) {
+      this.#view = view;
+      this.topic.changed();
+    }
+    return this.#view;
+  }
+
+  /** Asks all members at once; those that fail are left out. */
+  async #each<T>(ask: (nodeId: string, member: number) => Promise<T>): Promise<T[]> {
+    const answers = await Promise.all(this.#members().map(async ({ id, member }) => {
+      try {
+        return { value: await ask(id, member) };
+      } catch (error) {
+        if (error instanceof ConsoleError) return null;
+        throw error;
+      }
+    }));
+    return answers.flatMap((answer) => (answer ? [answer.value] : []));
+  }
+}
+
+function withAbort<T>(promise: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
+  if (!signal) return promise;
+  return new Promise((resolve, reject) => {
+    const onAbort = (): void => reject(ConsoleError.of("H104"));
+    if (signal.aborted) return onAbort();
+    signal.addEventListener("abort", onAbort, { once: true });
+    promise.then(resolve, reject).finally(() => signal.removeEventListener("abort", onAbort));
+  });
+}
