@@ -123,10 +123,10 @@ fi`,
 mkdir -p "/run/systemd/system/$unit.d"
 printf '[Service]\nLimitMEMLOCK=64K\n' >"/run/systemd/system/$unit.d/90-lab-memlock.conf"
 systemctl daemon-reload
-systemctl try-restart "$unit"`,
+if unit_known; then systemctl try-restart "$unit"; fi`,
     off: String.raw`rm -f /etc/security/limits.d/90-lab-memlock.conf "/run/systemd/system/$unit.d/90-lab-memlock.conf"
 systemctl daemon-reload
-systemctl try-restart "$unit"`,
+if unit_known; then systemctl try-restart "$unit"; fi`,
   },
   {
     name: 'firewall-drop',

@@ -251,14 +251,14 @@ export class Lab {
 
   async #startNode(context: NodeContext, state: RunState, node: NodeState, cold: boolean, stop: AbortSignal, progress: (what: string) => void): Promise<void> {
     const restored = !cold && existsSync(context.slot.disk);
-    await this.#powerOnWithFreePort(context, state, node, restored, stop);
+    await this.#powerOnWithFreePort(context, state, node, restored, stop, progress);
     if (!restored) {
       await waitUntilSettled(context, node.sshPort);
       progress('booted, RDMA device there; taking the snapshot');
       await takeSnapshot(this.place, node.index);
       if (!cold) {
         await storeSnapshot(context, node.machine as ProcessRef);
-        await this.#powerOnWithFreePort(context, state, node, true, stop);
+        await this.#powerOnWithFreePort(context, state, node, true, stop, progress);
       }
     }
     await adopt(context, node.sshPort);
@@ -266,13 +266,15 @@ export class Lab {
   }
 
   /** Starts a node and waits for its SSH server; takes another port when the chosen one was taken meanwhile. */
-  async #powerOnWithFreePort(context: NodeContext, state: RunState, node: NodeState, fromSnapshot: boolean, stop: AbortSignal): Promise<void> {
+  async #powerOnWithFreePort(context: NodeContext, state: RunState, node: NodeState, fromSnapshot: boolean, stop: AbortSignal, progress: (what: string) => void): Promise<void> {
     for (let attempt = 1; ; attempt++) {
       stop.throwIfAborted();
       node.machine = await powerOnMachine(context, node.sshPort, fromSnapshot);
       writeState(this.place.dir, state);
       try {
-        return await waitForBoot(context, node.machine, node.sshPort);
+        await waitForBoot(context, node.machine, node.sshPort);
+        progress('SSH server greets');
+        return;
       } catch (error) {
         if (attempt === 3 || isAlive(node.machine) || !portWasTaken(this.place, node.index)) throw error;
         node.sshPort = (await freePorts(1))[0] as number;

@@ -99,18 +99,19 @@ export async function onNode(context: NodeContext, sshPort: number, command: str
 
 /**
  * Makes a node that just booted or came back from its snapshot ours: lets in the lab's key only, and sets the
- * clock, which is the snapshot's, by the hardware clock.
+ * clock, which is the snapshot's, by the host's (hwclock would wait up to a second for the hardware clock's tick).
  */
 export async function adopt(context: NodeContext, sshPort: number): Promise<void> {
   const publicKey = await readFile(`${labKey(context.place)}.pub`, 'utf8');
   const command = [
     'set -e',
-    'sudo hwclock --hctosys --utc',
+    'read -r now',
+    'sudo date --utc --set="@$now" >/dev/null',
     'umask 077',
     'cat >~/.ssh/authorized_keys.new',
     'mv ~/.ssh/authorized_keys.new ~/.ssh/authorized_keys',
   ].join('; ');
-  const result = await sshExec(await target(context, sshPort, context.store.key), command, { input: publicKey, timeoutMs: 60_000 });
+  const result = await sshExec(await target(context, sshPort, context.store.key), command, { input: () => `${(Date.now() / 1000).toFixed(3)}\n${publicKey}`, timeoutMs: 60_000 });
   if (result.code !== 0) throw new LabError('LAB_NOT_READY', `node${context.slot.index} could not be taken over: ${result.stderr.trim()}`, 'Run `npm run lab -- reset` for the node, or `down` and `up`.');
 }
 

@@ -14,8 +14,8 @@ export interface SshTarget {
 }
 
 export interface ExecOptions {
-  /** Sent to the command's standard input, which is then closed. */
-  readonly input?: string;
+  /** Sent to the command's standard input, which is then closed; a function is asked when the command starts. */
+  readonly input?: string | (() => string);
   /** For the connection and the command together; 30 s when not given. */
   readonly timeoutMs?: number;
 }
@@ -86,7 +86,7 @@ export async function sshExec(target: SshTarget, command: string, options: ExecO
           channel.stderr.setEncoding('utf8').on('data', (text: string) => (stderr += text));
           channel.on('exit', (status: number | null) => (code = status ?? 255));
           channel.on('close', () => (code === undefined ? fail('the command ended without a status') : resolve({ code, stdout, stderr })));
-          channel.end(options.input ?? '');
+          channel.end(typeof options.input === 'function' ? options.input() : (options.input ?? ''));
         });
       });
       client.connect({

@@ -26,7 +26,7 @@ chroot "$root" systemctl --quiet enable lab-network.service lab-rxe.service
 chroot "$root" systemctl --quiet mask \
     apt-daily.timer apt-daily-upgrade.timer dpkg-db-backup.timer e2scrub_all.timer e2scrub_reap.service \
     fstrim.timer getty@tty1.service serial-getty@ttyS0.service systemd-networkd.service \
-    systemd-update-utmp.service systemd-update-utmp-runlevel.service
+    systemd-update-utmp.service systemd-update-utmp-runlevel.service systemd-logind.service
 
 rm -rf "$root"/var/cache/apt/*.bin "$root"/var/cache/apt/archives/*.deb "$root"/var/lib/apt/lists/*
 : >"$root/etc/apt/sources.list"
