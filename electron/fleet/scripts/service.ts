@@ -1,0 +1,73 @@
+import { TX } from "./transaction.js";
+
+/**
+ * Starts the daemon of a release, as root. $1 release. A daemon of this very release that runs already is left alone.
+ * Prints service=kept|started pid; failed=service with the journal's last lines.
+ */
+export const SERVICE_START = `${TX}
+place="$RELEASES/$1"
+changed=no
+unit=/etc/systemd/system/stepccld.service
+[ -e "$unit" ] || tx_note service-new
+tx_put "$place/etc/stepccld.service" "$unit" 644 || die service "cannot write $unit"
+systemctl daemon-reload
+systemctl is-enabled --quiet stepccld 2>/dev/null || tx_note service-new
+err=$(systemctl enable --quiet stepccld 2>&1) || die service "$err"
+pid=$(systemctl show -p MainPID --value stepccld 2>/dev/null)
+if [ "$changed" = no ] && systemctl is-active --quiet stepccld && [ "$(readlink "/proc/$pid/exe")" = "$place/bin/stepccld" ]; then say service kept
+else
+  tx_note service-restarted
+  systemctl reset-failed stepccld 2>/dev/null
+  err=$(systemctl restart stepccld 2>&1) || die service "$err; $(journalctl -u stepccld -n 6 --no-pager -o cat 2>/dev/null | tail -n 6)"
+  say service started
+fi
+n=0
+until systemctl is-active --quiet stepccld && [ -S /run/stepccl/agent.sock ]; do
+  n=$((n + 1))
+  case $(systemctl is-active stepccld) in failed) n=100 ;; esac
+  [ "$n" -lt 40 ] || die service "$(systemctl is-active stepccld); $(journalctl -u stepccld -n 6 --no-pager -o cat 2>/dev/null | tail -n 6)"
+  sleep 0.25
+done
+# A daemon that dies right after its start is not up.
+sleep 0.5
+systemctl is-active --quiet stepccld || die service "$(journalctl -u stepccld -n 6 --no-pager -o cat 2>/dev/null | tail -n 6)"
+say pid "$(systemctl show -p MainPID --value stepccld)"
+`;
+
+/** Stops the daemon and takes its unit off, as root. */
+export const SERVICE_REMOVE = `
+unit=/etc/systemd/system/stepccld.service
+if [ -e "$unit" ]; then
+  systemctl disable --quiet --now stepccld 2>/dev/null
+  rm -f -- "$unit"
+  systemctl daemon-reload
+  systemctl reset-failed stepccld 2>/dev/null
+  say removed yes
+else say removed absent; fi
+exit 0
+`;
+
+/**
+ * Takes everything else off that a bring-up put there, as root: what it made (by /opt/stepccl/created), never what it found.
+ * Prints kept*=what stays and why, removed=yes.
+ */
+export const FILES_REMOVE = `
+if [ -f /etc/udev/rules.d/70-stepccl.rules ]; then rm -f -- /etc/udev/rules.d/70-stepccl.rules; udevadm control --reload; fi
+rm -f -- /etc/security/limits.d/60-stepccl.conf /etc/sysusers.d/stepccl.conf
+if [ -f /opt/stepccl/created ]; then
+  while read -r kind name <&3; do
+    [ "$kind" = member-new ] && gpasswd -d "$name" stepccl >/dev/null 2>&1
+  done 3</opt/stepccl/created
+  members=$(getent group stepccl | cut -d : -f 4)
+  while read -r kind name <&3; do
+    case $kind in
+      user-new) ! getent passwd "$name" >/dev/null || userdel "$name" 2>/dev/null || say kept "user $name" ;;
+      group-new)
+        if [ -n "$members" ]; then say kept "group stepccl with members $members"
+        elif getent group "$name" >/dev/null; then groupdel "$name" 2>/dev/null || say kept "group $name"; fi ;;
+    esac
+  done 3</opt/stepccl/created
+fi
+rm -rf -- /opt/stepccl /var/lib/stepccl /run/stepccl
+say removed yes
+`;
