@@ -73,12 +73,12 @@ int sdma_routes_parse(const char *line)
 {
 	char name[8];
 	int numa = -1, state, n;
-	u16 node;
+	unsigned int node;
 
 	if (!capable(CAP_NET_ADMIN))
 		return -EPERM;
-	n = sscanf(line, "%hu %7s %d", &node, name, &numa);
-	if (n < 2)
+	n = sscanf(line, "%u %7s %d", &node, name, &numa);
+	if (n < 2 || node >= SDMA_NODES)
 		return -EINVAL;
 	state = match_string(state_names, ARRAY_SIZE(state_names), name);
 	if (state < 0)
