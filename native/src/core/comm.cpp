@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+// Joining and leaving. Operations are in engine.cpp.
+#include "core/comm.hpp"
+
+#include <sched.h>
+#include <sys/epoll.h>
+
+#include <algorithm>
+
+#include "transport/host.hpp"
+#include "transport/rdma.hpp"
+#include "transport/shm.hpp"
+#include "transport/tcp.hpp"
+
+namespace stepccl {
+namespace {
+
+constexpr std::uint32_t bit(stepccl_transport transport) noexcept { return STEPCCL_TRANSPORT_BIT(transport); }
+
+// From fast to slow: what a pair of ranks takes when both can.
+constexpr stepccl_transport kPreference[] = {STEPCCL_TRANSPORT_SHM, STEPCCL_TRANSPORT_RDMA, STEPCCL_TRANSPORT_TCP};
+
+std::string names_of(std::uint32_t mask) {
+  std::string text;
+  for (const stepccl_transport kind : kPreference) {
+    if ((mask & bit(kind)) != 0) text += (text.empty() ? "" : ", ") + std::string(stepccl_transport_name(kind));
+  }
+  return text.empty() ? "none" : text;
+}
+
+}  // namespace
+
+Expected<std::unique_ptr<Comm>> Comm::init(std::uint32_t world, bootstrap::UniqueId id, std::uint32_t rank, Settings settings) {
+  std::unique_ptr<Comm> comm(new Comm(world, rank, std::move(settings)));
+  if (Status status = comm->start(std::move(id)); !status.ok()) {
+    Error error = status.take_error();
+    return comm->control_ ? comm->control_->report(error) : error;
+  }
+  return comm;
+}
+
+Status Comm::start(bootstrap::UniqueId id) {
+  const Deadline deadline = Deadline::after_ms(settings_.timeout_ms);
+  comm_id_ = id.comm_id;
+  if (Status status = poller_.open(); !status.ok()) return status;
+  if (!settings_.telemetry_dir.empty()) ring_.open(settings_.telemetry_dir, comm_id_, rank_, world_, settings_.job_name);
+  control_page_.open(settings_.control_file);
+
+  bootstrap::ControlPlane::Options options;
+  options.rank = rank_;
+  options.world = world_;
+  options.timeout_ms = settings_.timeout_ms;
+  options.settings = {settings_.transports, static_cast<std::uint32_t>(settings_.algorithm), settings_.chunk_bytes, settings_.heartbeat_timeout_ms};
+  options.on_tick = [this](std::uint64_t now_ns) { ring_.heartbeat(now_ns); };
+  if (!settings_.net_interface.empty()) {
+    auto address = bootstrap::interface_endpoint(settings_.net_interface);
+    if (!address.ok()) return address.take_error();
+    options.data_address = address.value();
+  }
+  if (rank_ == 0) {
+    options.rendezvous = bootstrap::take_listener(id.comm_id);
+    if (!options.rendezvous) {
+      return make_error(STEPCCL_ERROR_INVALID_USAGE, STEPCCL_PHASE_RENDEZVOUS,
+                        "rank 0 must run in the process that made the unique id, and an id serves one communicator");
+    }
+  }
+  options.id = std::move(id);
+
+  const std::uint32_t wanted = settings_.transports;
+  auto joined = bootstrap::ControlPlane::join(std::move(options), deadline, [&](bootstrap::Member& self) -> Status {
+    self.host = transport::host_identity();
+    self.pid = static_cast<std::uint32_t>(getpid());
+    self.transports = bit(STEPCCL_TRANSPORT_TCP) | bit(STEPCCL_TRANSPORT_SHM);
+    if (wanted == 0 || (wanted & bit(STEPCCL_TRANSPORT_RDMA)) != 0) {
+      auto device = transport::find_rdma_device(self.endpoint(), {settings_.ib_hca, settings_.ib_gid_index});
+      if (device.ok()) {
+        self.transports |= bit(STEPCCL_TRANSPORT_RDMA);
+        self.link_layer = device.value().ethernet ? 2 : 1;
+      } else if (wanted == bit(STEPCCL_TRANSPORT_RDMA)) {
+        return device.take_error();
+      }
+    }
+    return {};
+  });
+  if (!joined.ok()) return joined.take_error();
+  control_ = std::move(joined.value());
+  if (Status status = poller_.add(control_->notify_fd(), EPOLLIN, [this](std::uint32_t) { control_->clear_notification(); }); !status.ok()) {
+    return status;
+  }
+  if (settings_.spin_us < 0) {
+    // Where every rank of this node has a CPU, polling for a moment beats a sleep; otherwise it steals a peer's time.
+    const auto& members = control_->members();
+    const auto here = std::count_if(members.begin(), members.end(), [&](const auto& m) { return m.host == members[rank_].host; });
+    cpu_set_t cpus;
+    const int available = sched_getaffinity(0, sizeof cpus, &cpus) == 0 ? CPU_COUNT(&cpus) : 1;
+    settings_.spin_us = here <= available ? 50 : 0;
+  }
+  if (Status status = choose_transports(deadline); !status.ok()) return status;
+  if (Status status = control_->barrier(deadline); !status.ok()) return status;
+  for (auto& [kind, transport] : transports_) transport->all_connected();
+  return {};
+}
+
+Expected<stepccl_transport> Comm::transport_between(std::uint32_t a, std::uint32_t b) const {
+  const auto& one = control_->members()[a];
+  const auto& two = control_->members()[b];
+  const std::uint32_t allowed = control_->settings().transports != 0 ? control_->settings().transports : ~0u;
+  std::uint32_t both = one.transports & two.transports;
+  if (one.host != two.host) both &= ~bit(STEPCCL_TRANSPORT_SHM);
+  if (one.link_layer != two.link_layer) both &= ~bit(STEPCCL_TRANSPORT_RDMA);
+  for (const stepccl_transport kind : kPreference) {
+    if ((both & allowed & bit(kind)) != 0) return kind;
+  }
+  return make_error(STEPCCL_ERROR_TRANSPORT_UNAVAILABLE, STEPCCL_PHASE_CONNECT,
+                    "ranks " + std::to_string(a) + " and " + std::to_string(b) + " have in common: " + names_of(both) + "; allowed: " + names_of(allowed),
+                    static_cast<std::int32_t>(b == rank_ ? a : b));
+}
+
+Status Comm::choose_transports(Deadline deadline) {
+  transport_of_.assign(world_, STEPCCL_TRANSPORT_NONE);
+  for (std::uint32_t peer = 0; peer < world_; ++peer) {
+    if (peer == rank_) continue;
+    auto kind = transport_between(rank_, peer);
+    if (!kind.ok()) return kind.take_error();
+    transport_of_[peer] = kind.value();
+    if (Status status = open_transport(kind.value(), deadline); !status.ok()) return status;
+  }
+  // The cost model must see the same on every rank: the slowest transport that any pair uses.
+  const auto slowness = [](stepccl_transport kind) { return std::find(std::begin(kPreference), std::end(kPreference), kind) - std::begin(kPreference); };
+  slowest_ = STEPCCL_TRANSPORT_SHM;
+  for (std::uint32_t a = 0; a < world_; ++a) {
+    for (std::uint32_t b = a + 1; b < world_ && slowest_ != STEPCCL_TRANSPORT_TCP; ++b) {
+      auto kind = transport_between(a, b);
+      if (!kind.ok()) return kind.take_error();
+      if (slowness(kind.value()) > slowness(slowest_)) slowest_ = kind.value();
+    }
+  }
+  return {};
+}
+
+Status Comm::open_transport(stepccl_transport kind, Deadline deadline) {
+  if (transports_.contains(kind)) return {};
+  std::unique_ptr<transport::Transport> made;
+  switch (kind) {
+    case STEPCCL_TRANSPORT_TCP: made = transport::make_tcp(*control_, poller_, ring_, settings_.timeout_ms); break;
+    case STEPCCL_TRANSPORT_RDMA: {
+      auto rdma = transport::make_rdma(*control_, poller_, ring_, {{settings_.ib_hca, settings_.ib_gid_index}, settings_.ib_timeout, settings_.ib_retry_count});
+      if (!rdma.ok()) return rdma.take_error();
+      made = std::move(rdma.value());
+      break;
+    }
+    case STEPCCL_TRANSPORT_SHM: {
+      auto shm = transport::make_shm(*control_, poller_, ring_, deadline);
+      if (!shm.ok()) return shm.take_error();
+      made = std::move(shm.value());
+      break;
+    }
+    default: return make_error(STEPCCL_ERROR_INTERNAL, STEPCCL_PHASE_CONNECT, "a transport without an implementation was chosen");
+  }
+  transports_.emplace(kind, std::move(made));
+  return {};
+}
+
+Comm::~Comm() {
+  transports_.clear();  // they use the control plane and the poller
+  control_.reset();
+}
+
+Status Comm::leave() {
+  if (busy_.exchange(true)) {
+    return make_error(STEPCCL_ERROR_INVALID_USAGE, STEPCCL_PHASE_FINISH, "an operation runs in another thread");
+  }
+  if (!control_->failed()) control_->leave(Deadline::after_ms(settings_.timeout_ms));
+  return {};
+}
+
+void Comm::abort() {
+  aborted_.store(true, std::memory_order_release);
+  set_last_error(control_->report(make_error(STEPCCL_ERROR_ABORTED, STEPCCL_PHASE_NONE, "the application aborted the communicator")));
+}
+
+void Comm::query(stepccl_comm_info_t& info) const {
+  info.rank = rank_;
+  info.world_size = world_;
+  info.transport = static_cast<std::uint32_t>(slowest_);
+  info.comm_id = comm_id_;
+  info.operations = operations_.load(std::memory_order_relaxed);
+  info.state = static_cast<std::uint32_t>(control_->failed() ? control_->failure().code : STEPCCL_SUCCESS);
+  info.last_algorithm = last_algorithm_.load(std::memory_order_relaxed);
+  info.telemetry = ring_.is_open() ? 1 : 0;
+  info.reserved = 0;
+}
+
+void Comm::set_last_error(const Error& error) {
+  const std::lock_guard lock(error_mutex_);
+  last_error_ = error;
+}
+
+std::optional<Error> Comm::last_error() const {
+  const std::lock_guard lock(error_mutex_);
+  return last_error_;
+}
+
+}  // namespace stepccl

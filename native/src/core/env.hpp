@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every environment variable that the library reads. A STEPCCL_ name wins over NCCL's.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/error.hpp"
+
+namespace stepccl {
+
+struct Environment {
+  std::optional<std::string> socket_ifname;  // STEPCCL_SOCKET_IFNAME, NCCL_SOCKET_IFNAME: prefixes, comma list, ^ excludes, = exact
+  std::optional<std::string> ib_hca;         // STEPCCL_IB_HCA, NCCL_IB_HCA: [^][=]name[:port],...
+  std::optional<std::int64_t> ib_gid_index;  // STEPCCL_IB_GID_INDEX, NCCL_IB_GID_INDEX: -1 = automatic
+  std::optional<std::int64_t> ib_timeout;    // STEPCCL_IB_TIMEOUT, NCCL_IB_TIMEOUT: 4.096 us * 2^t per try, 0..31
+  std::optional<std::int64_t> ib_retry_count;  // STEPCCL_IB_RETRY_CNT, NCCL_IB_RETRY_CNT: 0..7
+  std::optional<std::string> transport;      // STEPCCL_TRANSPORT: auto, shm, tcp, rdma, or a comma list
+  std::optional<std::string> algorithm;      // STEPCCL_ALGO: a name of stepccl_algorithm_name
+  std::optional<std::string> telemetry_dir;  // STEPCCL_TELEMETRY_DIR; empty = none
+  std::optional<std::string> control_file;   // STEPCCL_CONTROL_FILE
+  std::optional<std::string> job_name;       // STEPCCL_JOB_NAME
+  std::optional<std::int64_t> timeout_ms;    // STEPCCL_TIMEOUT_MS
+  std::optional<std::int64_t> heartbeat_timeout_ms;  // STEPCCL_HEARTBEAT_TIMEOUT_MS; 0 = never
+  std::optional<std::int64_t> spin_us;       // STEPCCL_SPIN_US: how long to poll before sleeping
+
+  // Error: a value that is no number or out of range, named.
+  [[nodiscard]] static Expected<Environment> read();
+};
+
+// Whether `name` is chosen by a list in NCCL's grammar: comma-separated prefixes; a leading ^ excludes, a leading =
+// wants whole names. An empty list chooses everything.
+[[nodiscard]] bool list_selects(const std::string& list, const std::string& name);
+
+// Parts of a comma-separated list, empty ones left out.
+[[nodiscard]] std::vector<std::string> split_list(const std::string& list);
+
+}  // namespace stepccl

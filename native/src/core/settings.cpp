@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+
+#include "core/comm.hpp"
+#include "core/names.hpp"
+
+namespace stepccl {
+namespace {
+
+Error refuse(std::string cause) { return make_error(STEPCCL_ERROR_INVALID_CONFIGURATION, STEPCCL_PHASE_ARGUMENTS, std::move(cause)); }
+
+Expected<std::uint32_t> transports_from(const std::string& list) {
+  std::uint32_t mask = 0;
+  for (const std::string& name : split_list(list)) {
+    const auto transport = transport_from_name(name);
+    if (!transport || name == "none") return refuse("STEPCCL_TRANSPORT: \"" + name + "\" is no transport");
+    if (*transport == STEPCCL_TRANSPORT_NONE) return std::uint32_t{0};  // auto
+    mask |= STEPCCL_TRANSPORT_BIT(*transport);
+  }
+  return mask;
+}
+
+}  // namespace
+
+Expected<Settings> Settings::resolve(const stepccl_config_t* given) {
+  stepccl_config_t config = STEPCCL_CONFIG_INIT;
+  if (given != nullptr) {
+    if (given->size < offsetof(stepccl_config_t, transports)) {
+      return make_error(STEPCCL_ERROR_INVALID_ARGUMENT, STEPCCL_PHASE_ARGUMENTS, "config.size is smaller than any version of the struct");
+    }
+    std::memcpy(&config, given, std::min<std::size_t>(given->size, sizeof config));
+  }
+  auto read = Environment::read();
+  if (!read.ok()) return read.take_error();
+  const Environment& env = read.value();
+
+  Settings settings;
+  const auto or_number = [](std::uint32_t own, const std::optional<std::int64_t>& fallback, std::uint32_t otherwise) {
+    return own != 0 ? own : fallback ? static_cast<std::uint32_t>(*fallback) : otherwise;
+  };
+  const auto or_text = [](const char* own, const std::optional<std::string>& fallback, const char* otherwise) {
+    return own != nullptr ? std::string(own) : fallback.value_or(otherwise);
+  };
+  settings.timeout_ms = or_number(config.timeout_ms, env.timeout_ms, 30'000);
+  settings.heartbeat_timeout_ms = or_number(config.heartbeat_timeout_ms, env.heartbeat_timeout_ms, 10'000);
+  if (settings.heartbeat_timeout_ms == UINT32_MAX) settings.heartbeat_timeout_ms = 0;
+
+  settings.transports = config.transports;
+  if (settings.transports == 0 && env.transport) {
+    auto mask = transports_from(*env.transport);
+    if (!mask.ok()) return mask.take_error();
+    settings.transports = mask.value();
+  }
+  constexpr std::uint32_t kHere =
+      STEPCCL_TRANSPORT_BIT(STEPCCL_TRANSPORT_SHM) | STEPCCL_TRANSPORT_BIT(STEPCCL_TRANSPORT_TCP) | STEPCCL_TRANSPORT_BIT(STEPCCL_TRANSPORT_RDMA);
+  if ((settings.transports & ~kHere) != 0) {
+    return make_error(STEPCCL_ERROR_UNSUPPORTED, STEPCCL_PHASE_ARGUMENTS, "this version carries host memory over shm, tcp and rdma only");
+  }
+
+  settings.algorithm = static_cast<stepccl_algorithm_t>(config.algorithm);
+  if (config.algorithm >= STEPCCL_ALGORITHM_COUNT) return refuse("config.algorithm is outside its enumeration");
+  if (settings.algorithm == STEPCCL_ALGORITHM_AUTO && env.algorithm) {
+    const auto named = algorithm_from_name(*env.algorithm);
+    if (!named) return refuse("STEPCCL_ALGO: \"" + *env.algorithm + "\" is no algorithm");
+    settings.algorithm = *named;
+  }
+
+  if (config.chunk_bytes != 0) settings.chunk_bytes = config.chunk_bytes;
+  constexpr std::uint32_t kLeastChunk = 64;
+  constexpr std::uint32_t kMostChunk = 1u << 30;
+  if (settings.chunk_bytes < kLeastChunk || settings.chunk_bytes > kMostChunk) return refuse("config.chunk_bytes must be from 64 to 2^30");
+  if (config.pipeline_depth != 0) settings.pipeline_depth = config.pipeline_depth;
+  if (settings.pipeline_depth > 256) return refuse("config.pipeline_depth must be at most 256");
+
+  settings.telemetry_dir = or_text(config.telemetry_dir, env.telemetry_dir, STEPCCL_RING_DIR);
+  settings.control_file = env.control_file.value_or(STEPCCL_CONTROL_FILE);
+  settings.job_name = or_text(config.job_name, env.job_name, "");
+  settings.net_interface = or_text(config.net_interface, env.socket_ifname, "");
+  settings.ib_hca = or_text(config.ib_hca, env.ib_hca, "");
+  settings.ib_gid_index = config.ib_gid_index >= 0 ? config.ib_gid_index : static_cast<std::int32_t>(env.ib_gid_index.value_or(-1));
+  settings.ib_timeout = static_cast<std::uint8_t>(env.ib_timeout.value_or(20));
+  settings.ib_retry_count = static_cast<std::uint8_t>(env.ib_retry_count.value_or(7));
+  settings.spin_us = env.spin_us.value_or(-1);
+  return settings;
+}
+
+}  // namespace stepccl

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/host.hpp"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <fstream>
+#include <string>
+
+#include "bootstrap/crypto.hpp"
+
+namespace stepccl::transport {
+
+std::uint64_t host_identity() {
+  std::ifstream boot("/proc/sys/kernel/random/boot_id");
+  std::string text;
+  struct stat shm {};
+  struct stat net {};
+  if (!std::getline(boot, text) || ::stat("/dev/shm", &shm) != 0 || ::stat("/proc/self/ns/net", &net) != 0) return 0;
+  text += ' ' + std::to_string(shm.st_dev) + ' ' + std::to_string(net.st_ino) + ' ' + std::to_string(geteuid());
+  static constexpr char kLabel[] = "stepccl host";
+  const bootstrap::Mac mac = bootstrap::hmac_sha256(std::as_bytes(std::span(kLabel)), {std::as_bytes(std::span(text))});
+  std::uint64_t identity = 0;
+  std::memcpy(&identity, mac.data(), sizeof identity);
+  return identity | 1u;
+}
+
+}  // namespace stepccl::transport

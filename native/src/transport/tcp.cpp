@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/tcp.hpp"
+
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <thread>
+
+#include "transport/stream.hpp"
+
+namespace stepccl::transport {
+namespace {
+
+using bootstrap::ControlPlane;
+
+// A non-blocking socket in an edge-triggered poller: a direction is worth trying until a call says EAGAIN, and
+// again after an event.
+class TcpStream final : public ByteStream {
+ public:
+  TcpStream(Fd fd, Poller& poller) : fd_(std::move(fd)), poller_(poller) {}
+  ~TcpStream() override { poller_.remove(fd_.get()); }
+
+  Status watch() {
+    return poller_.add(fd_.get(), EPOLLIN | EPOLLOUT | EPOLLRDHUP, [this](std::uint32_t events) {
+      if ((events & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0) readable_ = true;
+      if ((events & (EPOLLOUT | EPOLLHUP | EPOLLERR)) != 0) writable_ = true;
+    });
+  }
+
+  Expected<std::size_t> write(std::span<const iovec> parts) override {
+    msghdr message{};
+    message.msg_iov = const_cast<iovec*>(parts.data());
+    message.msg_iovlen = parts.size();
+    const ssize_t sent = ::sendmsg(fd_.get(), &message, MSG_NOSIGNAL);
+    if (sent < 0) return none_or_error("send", writable_);
+    return static_cast<std::size_t>(sent);
+  }
+
+  Expected<std::size_t> read(std::span<const iovec> parts) override {
+    const ssize_t got = ::readv(fd_.get(), parts.data(), static_cast<int>(parts.size()));
+    if (got < 0) return none_or_error("recv", readable_);
+    if (got == 0) return Error{STEPCCL_ERROR_PEER_CLOSED, -1, {}, {}, "the peer closed the connection"};
+    return static_cast<std::size_t>(got);
+  }
+
+  bool may_write() const noexcept override { return writable_; }
+  bool may_read() const noexcept override { return readable_; }
+
+ private:
+  Expected<std::size_t> none_or_error(const char* call, bool& ready) {
+    if (errno == EINTR) return std::size_t{0};
+    if (errno == EAGAIN) {
+      ready = false;
+      return std::size_t{0};
+    }
+    const bool silent = errno == ETIMEDOUT || errno == EHOSTUNREACH || errno == ENETUNREACH;
+    return Error{silent ? STEPCCL_ERROR_PEER_SILENT : STEPCCL_ERROR_PEER_CLOSED, -1, {}, {}, std::string(call) + ": " + errno_text(errno)};
+  }
+
+  Fd fd_;
+  Poller& poller_;
+  bool readable_ = true;
+  bool writable_ = true;
+};
+
+class TcpTransport final : public StreamTransport {
+ public:
+  TcpTransport(ControlPlane& control, Poller& poller, telemetry::RingWriter& ring, std::uint32_t timeout_ms)
+      : StreamTransport(control, ring), poller_(poller), timeout_ms_(timeout_ms) {}
+
+  stepccl_transport kind() const noexcept override { return STEPCCL_TRANSPORT_TCP; }
+
+ private:
+  Expected<std::unique_ptr<ByteStream>> open(std::uint32_t peer, Deadline deadline) override {
+    auto fd = data_connection(control_, peer, bootstrap::Role::tcp_data, kind(), deadline);
+    if (!fd.ok()) return fd.take_error();
+    bootstrap::tune_socket(fd.value().get(), timeout_ms_);
+    auto stream = std::make_unique<TcpStream>(std::move(fd.value()), poller_);
+    if (Status status = stream->watch(); !status.ok()) return status.take_error();
+    return std::unique_ptr<ByteStream>(std::move(stream));
+  }
+
+  Poller& poller_;
+  std::uint32_t timeout_ms_;
+};
+
+}  // namespace
+
+std::unique_ptr<Transport> make_tcp(ControlPlane& control, Poller& poller, telemetry::RingWriter& ring, std::uint32_t timeout_ms) {
+  return std::make_unique<TcpTransport>(control, poller, ring, timeout_ms);
+}
+
+Expected<Fd> data_connection(ControlPlane& control, std::uint32_t peer, bootstrap::Role role, stepccl_transport kind, Deadline deadline) {
+  const auto explain = [&](Error error) {
+    error.phase = STEPCCL_PHASE_CONNECT;
+    error.transport = kind;
+    if (error.peer < 0) error.peer = static_cast<std::int32_t>(peer);
+    return error;
+  };
+  if (control.key().rank < peer) {
+    auto fd = control.take_data_connection(peer, role, deadline);
+    if (!fd.ok()) return control.failed() ? fd.take_error() : explain(fd.take_error());
+    return fd;
+  }
+  const auto cancelled = [&control] { return control.failed(); };
+  const bootstrap::Endpoint endpoint = control.members()[peer].endpoint();
+  while (true) {
+    auto fd = bootstrap::connect_to(endpoint, deadline, cancelled);
+    Status status = fd.ok() ? bootstrap::client_handshake(fd.value().get(), control.key(), role, deadline, cancelled)
+                            : Status(fd.take_error());
+    if (status.ok()) return fd;
+    if (control.failed()) return control.failure();
+    Error error = status.take_error();
+    // The peer's acceptor makes room for others when many knock at once; its death is the control plane's to tell.
+    if (error.code != STEPCCL_ERROR_PEER_CLOSED || deadline.passed()) return explain(std::move(error));
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+}
+
+}  // namespace stepccl::transport
