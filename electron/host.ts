@@ -1,51 +1,95 @@
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
 import { z } from "zod";
-import {
-  ConsoleError, METHODS, STREAMS, type CheckedParams, type Method, type Params, type Result, type Stream, type StreamEvent,
-} from "./contract/index.js";
-import { issueText } from "./link/client.js";
-import type { Dispatcher } from "./shells/session.js";
-import type { SubscribeOptions, Topic } from "./streams.js";
+import { AlphaBetaModeller } from "./collectives/model.js";
+import { Collectives } from "./collectives/service.js";
+import { RunStore } from "./collectives/store.js";
+import { Diagnosis } from "./diagnosis/service.js";
+import { Fleet, MemorySecretKeeper, openStore, type FleetOptions, type SecretKeeper } from "./fleet/index.js";
+import { hostOf, type Handlers, type Host, type Topics } from "./gate.js";
+import { openLog } from "./log.js";
+import { productRoot } from "./paths.js";
+import { Telemetry } from "./telemetry/service.js";
+import { Topology } from "./telemetry/topology.js";
 
-/** The console host as the shells, the CLI and the demo know it. */
-export interface Host {
-  /** Checked like a request of the page, and answered as one. @throws ConsoleError */
-  request<M extends Method>(method: M, params: Params<M>, signal?: AbortSignal): Promise<Result<M>>;
-  /** A snapshot first, then what changes, at most 10 events a second. Gives the function that unsubscribes. */
-  subscribe<S extends Stream>(stream: S, listener: (event: StreamEvent<S>) => void, options?: SubscribeOptions): () => void;
-  /** The same for what comes over a wire, with names that may be anything. */
-  readonly wire: Dispatcher;
-  /** Stops the runs of this console and closes every connection. */
-  close(): Promise<void>;
+export type { Dispatcher, Host } from "./gate.js";
+
+export interface HostOptions {
+  /** Where the console keeps its nodes, runs and log; made where it is missing, for this user alone. */
+  dataDir: string;
+  /** What a bring-up sends: the output of `npm run bundle`. */
+  bundleDir: string;
+  shell: "desktop" | "browser" | "cli";
+  /** Kept for the session where absent. */
+  secrets?: SecretKeeper;
+  capabilities?: { nativeFileDialog: boolean; keepsSecrets: boolean };
+  fleet?: Partial<FleetOptions>;
 }
 
-/** What does the work behind each method. Parameters have been checked; a result is cut to the contract before it leaves. */
-export type Handlers = { [M in Method]: (params: CheckedParams<M>, signal: AbortSignal) => Promise<Result<M>> | Result<M> };
-export type Topics = Record<Stream, Topic>;
-
-const isMethod = (name: string): name is Method => Object.hasOwn(METHODS, name);
-const isStream = (name: string): name is Stream => Object.hasOwn(STREAMS, name);
-const shorten = (name: string): string => name.slice(0, 64);
-
-/** The gate between whoever asks and the rooms: nothing unchecked goes in, nothing outside the contract comes out. */
-export function hostOf(handlers: Handlers, topics: Topics, close: () => Promise<void>): Host {
-  async function dispatch(method: string, params: unknown, signal: AbortSignal): Promise<unknown> {
-    if (!isMethod(method)) throw ConsoleError.of("H102", { method: shorten(method) });
-    const checked = METHODS[method].params.safeParse(params);
-    if (!checked.success) throw ConsoleError.of("H101", { detail: `${method}: ${issueText(checked.error)}` });
-    if (signal.aborted) throw ConsoleError.of("H104");
-    const handler = handlers[method] as (params: unknown, signal: AbortSignal) => Promise<unknown>;
-    const result = (METHODS[method].result as z.ZodType).safeParse(await handler(checked.data, signal));
-    if (!result.success) throw ConsoleError.of("H105", { detail: `the result of ${method}: ${issueText(result.error)}` });
-    return result.data;
-  }
-  function subscribe(stream: string, listener: (event: unknown) => void, options: SubscribeOptions = {}): () => void {
-    if (!isStream(stream)) throw ConsoleError.of("H102", { method: shorten(stream) });
-    return topics[stream].subscribe(listener, options);
-  }
-  return {
-    request: (method, params, signal) => dispatch(method, params, signal ?? new AbortController().signal) as never,
-    subscribe: (stream, listener, options) => subscribe(stream, listener as (event: unknown) => void, options),
-    wire: { dispatch, subscribe },
-    close,
+/** Puts the rooms together. @throws Error when the data folder cannot be used */
+export async function createHost(options: HostOptions): Promise<Host> {
+  const startedAtMs = Date.now();
+  const log = openLog(options.dataDir);
+  const onError = (error: unknown): void => log.error({ err: error }, "internal error");
+  const store = openStore(options.dataDir);
+  const fleet = new Fleet({ store, secrets: options.secrets ?? new MemorySecretKeeper(), bundleDir: options.bundleDir, onError, ...options.fleet });
+  const telemetry = new Telemetry({ nodes: fleet, onError });
+  const topology = new Topology({ nodes: fleet, onError });
+  const collectives = new Collectives({ nodes: fleet, store: new RunStore(options.dataDir), modeller: new AlphaBetaModeller(onError), onError });
+  const diagnosis = new Diagnosis({ nodes: fleet, operations: fleet.operations, documents: store.diagnoses });
+  const hello: Handlers["hello"] = async () => ({
+    version: productVersion(), shell: options.shell, startedAtMs,
+    capabilities: options.capabilities ?? { nativeFileDialog: false, keepsSecrets: false }, bundle: await fleet.bundle(),
+  });
+  const handlers: Handlers = {
+    hello,
+    "nodes.list": () => fleet.list(),
+    "nodes.add": (params) => fleet.add(params),
+    "nodes.importable": (_params, signal) => fleet.importable(signal),
+    "nodes.setAuth": ({ nodeId, auth }) => fleet.setAuth(nodeId, auth),
+    "nodes.checkHostKey": ({ nodeId }, signal) => fleet.checkHostKey(nodeId, signal),
+    "nodes.trustHostKey": ({ nodeId, fingerprint }, signal) => fleet.trustHostKey(nodeId, fingerprint, signal),
+    "nodes.connect": ({ nodeId }, signal) => fleet.connect(nodeId, signal),
+    "nodes.forget": async ({ nodeIds }) => {
+      await fleet.forget(nodeIds);
+      return {};
+    },
+    "nodes.bringUp": ({ nodeIds }) => fleet.bringUp(nodeIds),
+    "nodes.takeDown": ({ nodeIds }) => fleet.takeDown(nodeIds),
+    "operations.list": () => fleet.listOperations(),
+    "operations.cancel": ({ operationId }) => {
+      fleet.cancelOperation(operationId);
+      return {};
+    },
+    "topology.get": (_params, signal) => topology.get(signal),
+    "topology.probe": (_params, signal) => topology.probe(signal),
+    "runs.list": () => collectives.list(),
+    "runs.get": ({ runId }) => collectives.get(runId),
+    "runs.start": (spec, signal) => collectives.start(spec, signal),
+    "runs.stop": async ({ runId }) => {
+      await collectives.stop(runId);
+      return {};
+    },
+    "runs.export": ({ runId, format }) => collectives.export(runId, format),
+    "diagnose.start": ({ nodeIds }) => diagnosis.start(nodeIds),
+    "diagnose.list": () => diagnosis.list(),
   };
+  const topics: Topics = {
+    nodes: fleet.topic, operations: fleet.operations.topic, runs: collectives.topic, diagnoses: diagnosis.topic, topology: topology.topic, telemetry: telemetry.topic,
+  };
+  const host = hostOf(handlers, topics, async () => {
+    telemetry.close();
+    topology.close();
+    diagnosis.close();
+    await collectives.close();
+    await fleet.close();
+    store.close();
+  }, onError);
+  await fleet.start();
+  return host;
+}
+
+function productVersion(): string {
+  const manifest: unknown = JSON.parse(readFileSync(join(productRoot(), "package.json"), "utf8"));
+  return z.object({ version: z.string() }).parse(manifest).version;
 }

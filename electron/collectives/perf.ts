@@ -17,7 +17,7 @@ export const RankLine = z.discriminatedUnion("event", [
   }),
   z.object({
     event: z.literal("error"), code: z.string().regex(/^(R|DE|A)\d{3}$/), message: z.string().max(4096), next: z.string().max(4096).optional(),
-    peer: z.number().int().nullish(),
+    peer: z.number().int().nullish(), detail: z.object({ signal: short.nullish() }).optional().catch(undefined),
   }),
   z.object({ event: z.literal("exited"), status: z.number().int().nullish(), signal: z.union([short, z.number()]).nullish() }),
   z.object({ event: z.literal("stderr"), line: z.string().max(65_536) }),

@@ -88,6 +88,8 @@ export class Run {
         this.#addRow(own, line);
         return "none";
       case "error":
+        // The daemon's word for a worker that ended without one of its own.
+        if (line.code === "A205") return this.#blame(own, line.detail?.signal != null ? "killed" : "exited", this.#ended504(own, line.message));
         return this.#blame(own, "reported", this.#named(own, { code: line.code, message: line.message, next: line.next ?? "Look at the journal of stepccld on the node." }, line.peer ?? null));
       case "exited":
         return this.#onExit(own, line);
@@ -170,12 +172,19 @@ export class Run {
       if (rank.state !== "failed") rank.state = "ended";
       return this.#afterEnd();
     }
+    // It has said (or the daemon for it) why it ends.
+    if (rank.error && (line.signal != null || line.status !== 0)) return "failing";
     if (line.signal != null || line.status == null) {
+      // The daemon ends the other ranks of a node where one failed, without a word: an echo.
+      const nodeFailed = this.#suspects.some((suspect) => suspect.nodeId === rank.nodeId);
+      if (nodeFailed && (line.signal === "SIGTERM" || line.signal === "SIGKILL")) {
+        rank.state = "ended";
+        return "failing";
+      }
       const detail = `it was ended by ${line.signal == null ? "an unknown cause" : `signal ${String(line.signal)}`}${rank.lastStderr ? ` (${rank.lastStderr})` : ""}`;
       return this.#blame(rank, "killed", this.#ended504(rank, detail));
     }
     if (line.status !== 0) {
-      if (rank.error) return "failing";
       return this.#blame(rank, "exited", this.#ended504(rank, `it ended with status ${line.status}${rank.lastStderr ? ` (${rank.lastStderr})` : ""}`));
     }
     if (rank.state !== "failed") rank.state = "ended";

@@ -181,6 +181,19 @@ describe("a run that goes wrong", () => {
     expect(view.error?.message).toContain("SIGKILL (out of memory)");
   });
 
+  it("by the daemon's word for a killed worker, and the ranks that it then ends are no cause", async () => {
+    const run = await service.start(spec({ ranksPerNode: 2 }));
+    await started();
+    nodes[0]!.emit(0, { event: "error", code: "R206", message: "rank 2 failed", peer: 2 });
+    nodes[1]!.emit(2, { event: "error", code: "A205", message: "The worker of rank 2 ended with SIGKILL and without a result.", next: "Look for the out-of-memory killer.", detail: { rank: 2, signal: "SIGKILL" } });
+    nodes[1]!.emit(2, { event: "exited", signal: "SIGKILL" });
+    nodes[1]!.emit(3, { event: "exited", signal: "SIGTERM" });
+    const view = await ended(run.id);
+    expect(view.error).toMatchObject({ code: "H504", params: { rank: 2, name: "n1" } });
+    expect(view.error?.message).toContain("ended with SIGKILL");
+    expect(view.ranks.map((r) => r.state)).toEqual(["failed", "ended", "failed", "ended", "ended", "ended"]);
+  });
+
   it("a rank's own error is the cause, and says who, where and what", async () => {
     const run = await service.start(spec());
     await started();

@@ -3,9 +3,10 @@ import type { AddressInfo } from "node:net";
 import type { Duplex } from "node:stream";
 import { WebSocketServer, type WebSocket } from "ws";
 import { ConsoleError, MAX_MESSAGE_BYTES, toErrorView, type ErrorView } from "../contract/index.js";
+import type { Dispatcher } from "../gate.js";
 import { Access, cookieOf } from "./access.js";
 import { contentSecurityPolicy, newNonce, readPageFile, SAFE_HEADERS, withNonce } from "./page-files.js";
-import { Session, type Dispatcher } from "./session.js";
+import { Session } from "./session.js";
 
 export interface BrowserShellOptions {
   host: Dispatcher;

@@ -1,5 +1,5 @@
 import { ConsoleError, type HostKeyView, type NodeInput, type NodeView } from "../contract/index.js";
-import type { Host } from "../host.js";
+import type { Host } from "../gate.js";
 import { ask, askSecret, canAsk, clean, type Io } from "./terminal.js";
 
 /** What several commands of the CLI do with nodes. */
@@ -10,7 +10,7 @@ export class NeedsConfirmation extends Error {}
 
 /** `[user@]host[:port]`; IPv6 addresses in brackets. @throws UsageError */
 export function parseTarget(target: string): { user?: string; host: string; port?: number } {
-  const match = /^(?:([^@\s]{1,64})@)?(?:\[([0-9A-Fa-f:.%]{2,100})\]|([^@:\s[\]]{1,255}))(?::(\d{1,5}))?$/.exec(target);
+  const match = /^(?:([^@\s]{1,64})@)?(?:\[([0-9A-Fa-f:.]{2,45}(?:%[A-Za-z0-9._-]{1,20})?)\]|([^@:\s[\]]{1,255}))(?::(\d{1,5}))?$/.exec(target);
   const host = match?.[2] ?? match?.[3];
   if (!match || !host) throw new UsageError(`"${clean(target)}" is no node: write [user@]host[:port].`);
   const port = match[4] === undefined ? undefined : Number(match[4]);

@@ -1,5 +1,5 @@
 import type { DiagnosisView, OperationView, RunView } from "../contract/index.js";
-import type { Host } from "../host.js";
+import type { Host } from "../gate.js";
 
 /** Waits for things that go on in the host, and tells each change once. */
 

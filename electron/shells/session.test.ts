@@ -1,7 +1,8 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { ConsoleError, HostMessage, MAX_MESSAGE_BYTES } from "../contract/index.js";
 import { KeyedTopic } from "../streams.js";
-import { Session, type Dispatcher } from "./session.js";
+import type { Dispatcher } from "../gate.js";
+import { Session } from "./session.js";
 
 interface World {
   host: Dispatcher;

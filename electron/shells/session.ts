@@ -1,13 +1,6 @@
 import { ClientMessage, ConsoleError, MAX_MESSAGE_BYTES, toErrorView, type HostMessage } from "../contract/index.js";
+import type { Dispatcher } from "../gate.js";
 import { issueText } from "../link/client.js";
-
-/** What a session needs of the host; `createHost` gives it. */
-export interface Dispatcher {
-  /** Checks `method` and `params` against the contract: H102, H101. */
-  dispatch(method: string, params: unknown, signal: AbortSignal): Promise<unknown>;
-  /** H102 for a stream that the contract does not have. `ready` says whether an event may be made now. */
-  subscribe(stream: string, listener: (event: unknown) => void, options?: { ready?: () => boolean }): () => void;
-}
 
 /** One connected page, as a carrier gives it. */
 export interface Peer {

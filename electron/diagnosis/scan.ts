@@ -1,0 +1,271 @@
+import { LiteralFinder } from "./logs/aho-corasick.js";
+import { quoteLine } from "./logs/clean.js";
+import { findBdf, findRdmaDevice, normaliseDevice } from "./logs/device.js";
+import { collapse, Normaliser, type LogRecord } from "./logs/normalise.js";
+import { meaningOf } from "./meanings.js";
+import { ruleOf, RULES } from "./rules/index.js";
+import type { Group, InputKind, Rule, Severity, Signature, Text } from "./types.js";
+import { WATCHERS, type Watcher } from "./watch/index.js";
+
+/** Bounds against hostile input: what comes beyond is counted in the class's group without a device. */
+const MAX_GROUPS = 4000;
+const EVIDENCE_PER_GROUP = 4;
+const SEVERITY_RANK: Record<Severity, number> = { info: 0, low: 1, medium: 2, high: 3, critical: 4 };
+
+export function worse(a: Severity, b: Severity): Severity {
+  return SEVERITY_RANK[a] >= SEVERITY_RANK[b] ? a : b;
+}
+export function severityRank(s: Severity): number { return SEVERITY_RANK[s]; }
+
+export interface HitOptions {
+  device?: string | null;
+  severity?: Severity;
+  params?: Record<string, string | number | undefined>;
+  meaning?: Text;
+  count?: number;
+}
+
+interface Compiled { rule: Rule; sig: Signature }
+
+const compiled: Compiled[] = [];
+const literals: string[] = [];
+const bySignature = new Map<string, number[]>();
+const byWatcher = new Map<string, Watcher[]>();
+for (const rule of RULES) for (const sig of rule.sig ?? []) {
+  const id = compiled.push({ rule, sig }) - 1;
+  for (const literal of new Set(sig.any)) bySignature.set(literal, [...(bySignature.get(literal) ?? []), id]);
+}
+for (const watcher of WATCHERS) for (const literal of new Set(watcher.triggers)) byWatcher.set(literal, [...(byWatcher.get(literal) ?? []), watcher]);
+for (const literal of new Set([...bySignature.keys(), ...byWatcher.keys()])) literals.push(literal);
+const literalSignatures = literals.map((l) => bySignature.get(l) ?? []);
+const literalWatchers = literals.map((l) => byWatcher.get(l) ?? []);
+const finder = new LiteralFinder(literals);
+
+/** One reading of a set of sources that belong together: occurrences, grouped, and the values that checks need. */
+export class Scan {
+  readonly groups = new Map<string, Group>();
+  /** State of the watchers, by their own keys. */
+  readonly state = new Map<string, unknown>();
+  readonly seen = new Set<InputKind>();
+  /** Lines that speak of a failure and fit no class. */
+  readonly unexplained: { source: string; line: string; lineNumber: number }[] = [];
+  unexplainedCount = 0;
+  records = 0;
+  lines = 0;
+  droppedChars = 0;
+  source = "";
+  #record: LogRecord | null = null;
+  #hitThisRecord = new Set<string>();
+  #followers: { watcher: Watcher; left: number }[] = [];
+  #suppressed: { name: string; count: number; host: string | null }[] = [];
+  #lastGroup: Group | null = null;
+  #order = 0;
+  readonly #signatureStamp = new Int32Array(compiled.length);
+  #generation = 0;
+
+  /** Reads one source. `chunks` may come in pieces of any size. */
+  read(name: string, chunks: Iterable<Uint8Array | string>, host: string | null = null): void {
+    const normaliser = this.#open(name, host);
+    for (const chunk of chunks) if (typeof chunk === "string") normaliser.pushText(chunk); else normaliser.push(chunk);
+    this.#close(normaliser);
+  }
+
+  async readStream(name: string, chunks: AsyncIterable<Uint8Array | string>, host: string | null = null): Promise<void> {
+    const normaliser = this.#open(name, host);
+    for await (const chunk of chunks) {
+      this.source = name;
+      if (typeof chunk === "string") normaliser.pushText(chunk); else normaliser.push(chunk);
+    }
+    this.#close(normaliser);
+  }
+
+  #open(name: string, host: string | null): Normaliser {
+    this.source = name;
+    this.#followers = [];
+    return new Normaliser((record) => { this.#one(record); }, { host });
+  }
+
+  #close(normaliser: Normaliser): void {
+    normaliser.end();
+    this.lines += normaliser.lines;
+    this.droppedChars += normaliser.droppedChars;
+    for (const w of WATCHERS) w.sourceEnd?.(this);
+  }
+
+  #one(record: LogRecord): void {
+    this.records++;
+    this.#record = record;
+    if (this.#hitThisRecord.size > 0) this.#hitThisRecord = new Set();
+    if (this.#followers.length > 0) this.#runFollowers(record);
+    const found = finder.find(record.text);
+    if (found.length === 0) { if (!this.#hitThisRecord.size) this.#failureWords(record); return; }
+    const text = collapse(record.text);
+    const generation = ++this.#generation;
+    let lower: string | null = null;
+    const signatures: number[] = [];
+    for (const index of found) {
+      for (const watcher of literalWatchers[index]!) if (!watcher.plainOnly || !record.stamped) watcher.line!(this, record, text);
+      for (const id of literalSignatures[index]!) {
+        if (this.#signatureStamp[id] === generation) continue;
+        this.#signatureStamp[id] = generation;
+        signatures.push(id);
+      }
+    }
+    // In the order of the rule files, so that a class's own wording wins over a general one.
+    if (signatures.length > 1) signatures.sort((a, b) => a - b);
+    for (const id of signatures) {
+      const { rule, sig } = compiled[id]!;
+      if (this.#hitThisRecord.has(rule.id)) continue;
+      if (sig.all || sig.not) {
+        lower ??= text.toLowerCase();
+        if (sig.all && !sig.all.every((l) => lower!.includes(l))) continue;
+        if (sig.not && sig.not.some((l) => lower!.includes(l))) continue;
+      }
+      let params: Record<string, string> | undefined;
+      if (sig.re) {
+        const m = sig.re.exec(text);
+        if (!m) continue;
+        params = m.groups;
+      }
+      this.hit(rule.id, record, { device: params?.["dev"] ?? undefined, severity: sig.severity, params: params ? { ...params, dev: undefined } : undefined });
+    }
+    this.#suppress(record, text);
+    if (this.#hitThisRecord.size === 0) this.#failureWords(record);
+  }
+
+  #runFollowers(record: LogRecord): void {
+    const now = this.#followers;
+    this.#followers = [];
+    for (const f of now) {
+      const goOn = f.watcher.follow!(this, record, collapse(record.text));
+      if (goOn && f.left > 1 && !this.#followers.some((x) => x.watcher === f.watcher)) this.#followers.push({ watcher: f.watcher, left: f.left - 1 });
+    }
+  }
+
+  /** Gives the watcher the next lines, up to `lines`, until it declines. */
+  follow(watcher: Watcher, lines: number): void {
+    this.#followers = this.#followers.filter((f) => f.watcher !== watcher);
+    this.#followers.push({ watcher, left: lines });
+  }
+
+  of<T>(key: string, make: () => T): T {
+    let value = this.state.get(key) as T | undefined;
+    if (value === undefined) { value = make(); this.state.set(key, value); }
+    return value;
+  }
+
+  /** Records one occurrence of a class at a line. `device` undefined: the device that the line names; null: none. */
+  hit(cls: string, record: LogRecord, options: HitOptions = {}): Group | null {
+    if (this.#record === record && this.#hitThisRecord.has(cls)) return null;
+    this.#hitThisRecord.add(cls);
+    const rule = ruleOf(cls);
+    const text = record.text;
+    const named = options.device === undefined ? findBdf(text) ?? findRdmaDevice(text) : options.device;
+    const device = named === null ? null : normaliseDevice(named);
+    const group = this.#group(cls, rule.perNode ? null : device, record.host, options.severity ?? rule.severity);
+    if (device !== null && group.devices.size < 64) group.devices.add(device);
+    group.count += (options.count ?? 1) * record.repeat;
+    if (options.severity) group.severity = group.count <= 1 ? options.severity : worse(group.severity, options.severity);
+    if (record.time !== null && record.clock !== null) {
+      group.first ??= { time: record.time, clock: record.clock };
+      group.last = { time: record.time, clock: record.clock };
+    }
+    if (options.params) for (const [k, v] of Object.entries(options.params)) if (v !== undefined) group.params[k] = typeof v === "string" ? quoteLine(v, 160) : v;
+    if (group.evidence.length < EVIDENCE_PER_GROUP) {
+      const line = quoteLine(record.raw);
+      if (!group.evidence.some((e) => e.line === line)) group.evidence.push({ source: this.source, line, lineNumber: record.line, meaning: options.meaning ?? meaningOf(cls, group.params) });
+    }
+    this.#lastGroup = group;
+    return group;
+  }
+
+  /** Raises a class from values rather than from one line. */
+  raise(cls: string, options: HitOptions & { host?: string | null; records?: readonly { record: LogRecord; source: string }[]; lines?: readonly { source: string; line: string }[]; checked?: readonly Text[] }): Group {
+    const rule = ruleOf(cls);
+    const device = options.device ? normaliseDevice(options.device) : null;
+    const group = this.#group(cls, rule.perNode ? null : device, options.host ?? options.records?.[0]?.record.host ?? null, options.severity ?? rule.severity);
+    if (device !== null && group.devices.size < 64) group.devices.add(device);
+    group.count += options.count ?? 1;
+    if (options.severity) group.severity = group.count <= 1 ? options.severity : worse(group.severity, options.severity);
+    for (const { record } of options.records ?? []) if (record.time !== null && record.clock !== null) {
+      group.first ??= { time: record.time, clock: record.clock };
+      group.last = { time: record.time, clock: record.clock };
+    }
+    if (options.params) for (const [k, v] of Object.entries(options.params)) if (v !== undefined) group.params[k] = typeof v === "string" ? quoteLine(v, 160) : v;
+    for (const { record, source } of options.records ?? []) if (group.evidence.length < EVIDENCE_PER_GROUP) group.evidence.push({ source, line: quoteLine(record.raw), lineNumber: record.line, meaning: options.meaning ?? meaningOf(cls, group.params) });
+    for (const { source, line } of options.lines ?? []) if (group.evidence.length < EVIDENCE_PER_GROUP) group.evidence.push({ source, line: quoteLine(line), lineNumber: null, meaning: options.meaning ?? meaningOf(cls, group.params) });
+    if (options.checked) group.checked.push(...options.checked);
+    return group;
+  }
+
+  #group(cls: string, device: string | null, host: string | null, severity: Severity): Group {
+    let key = `${cls}\u0000${host ?? ""}\u0000${device ?? ""}`;
+    let group = this.groups.get(key);
+    if (!group && this.groups.size >= MAX_GROUPS) { key = cls; device = null; host = null; group = this.groups.get(key); }
+    if (!group) {
+      group = { class: cls, host, device, devices: new Set(), severity, count: 0, suppressed: 0, first: null, last: null, evidence: [], params: {}, checked: [], consequenceOf: null, order: this.#order++ };
+      this.groups.set(key, group);
+    }
+    return group;
+  }
+
+  groupsOf(cls: string): Group[] {
+    return [...this.groups.values()].filter((g) => g.class === cls);
+  }
+  has(...classes: string[]): boolean {
+    for (const g of this.groups.values()) if (classes.includes(g.class)) return true;
+    return false;
+  }
+  drop(cls: string): void {
+    for (const [key, g] of this.groups) if (g.class === cls) this.groups.delete(key);
+  }
+  rename(group: Group, cls: string, severity: Severity): void {
+    for (const [key, g] of this.groups) if (g === group) this.groups.delete(key);
+    group.class = cls;
+    group.severity = severity;
+    const key = `${cls}\u0000${group.host ?? ""}\u0000${group.device ?? ""}`;
+    const there = this.groups.get(key);
+    if (there) { there.count += group.count; return; }
+    this.groups.set(key, group);
+  }
+
+  #suppress(record: LogRecord, text: string): void {
+    if (text.indexOf("allbacks suppressed") < 0) return;
+    const m = /([\w.<>-]{1,60}): (\d{1,12}) callbacks suppressed/.exec(text);
+    if (m && this.#suppressed.length < 1000) { this.#suppressed.push({ name: m[1]!, count: Number(m[2]), host: record.host }); this.#attribute(this.#suppressed.length - 1, this.#lastGroup); }
+  }
+
+  #attribute(index: number, preceding: Group | null): void {
+    const s = this.#suppressed[index]!;
+    const owner = SUPPRESSED_OWNER[s.name];
+    if (!owner && preceding) { preceding.suppressed += s.count; s.count = 0; }
+  }
+
+  /** Names of rate-limited functions say whose count grows; the rest went to the message before. */
+  settleSuppressed(): void {
+    for (const s of this.#suppressed) {
+      if (s.count === 0) continue;
+      const owners = SUPPRESSED_OWNER[s.name] ?? [];
+      const group = [...this.groups.values()].find((g) => owners.includes(g.class) && (s.host === null || g.host === s.host));
+      if (group) group.suppressed += s.count;
+      s.count = 0;
+    }
+  }
+
+  #failureWords(record: LogRecord): void {
+    const t = record.text;
+    if (t.length < 6 || !FAILURE.test(t) || NO_FAILURE.test(t)) return;
+    this.unexplainedCount++;
+    if (this.unexplained.length < 8) this.unexplained.push({ source: this.source, line: quoteLine(record.raw, 300), lineNumber: record.line });
+  }
+}
+
+const SUPPRESSED_OWNER: Readonly<Record<string, readonly string[]>> = {
+  dmar_fault: ["iommu.dmar_fault", "iommu.dmar_boot_transient"], mlx5_cmd_out_err: ["rdma.mkey_limit", "rdma.fw_cmd_status", "rdma.fw_access_reg_restricted"],
+  create_mkey_warn: ["rdma.mkey_limit"], mlx5_poll_one: ["rdma.wc_flush", "rdma.wc_retry_exc"], amd_iommu_report_page_fault: ["iommu.amdvi_io_page_fault"],
+  aer_print_error: ["pcie.aer_corrected", "pcie.aer_nonfatal"], pcie_print_tlp_log: ["pcie.aer_nonfatal"],
+};
+const FAILURE = /\b(?:fatal|panic|exception|traceback|aborted|core dumped|segfault|NCCL WARN|UCX\s+ERROR|Call Trace|BUG:|kernel BUG|runtime ?error)\b|^\s{0,8}(?:\w{1,30}: ?)?ERROR\b|^Error\b/i;
+const NO_FAILURE = /non-?fatal|0 errors|no error|exceptions?: 0|fatal:? 0\b|exception handl|ncclInternalError\|/i;
+
+export { compiled as COMPILED_SIGNATURES };

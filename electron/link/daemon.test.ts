@@ -1,0 +1,79 @@
+import { spawn, type ChildProcess } from "node:child_process";
+import { existsSync, mkdirSync, mkdtempSync, rmSync } from "node:fs";
+import { connect } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
+import { ConsoleError } from "../contract/index.js";
+import { connectAgent, type ConnectedAgent } from "./client.js";
+
+const root = join(import.meta.dirname, "../..");
+const binary = join(root, "build/out/agent/stepccld");
+const addon = ["build/Release/stepccl.node", "build/Release/stepccl_addon.node", "index.js"].some((file) => existsSync(join(root, "native/addon", file)));
+
+/** The client against the daemon itself: skipped, and reported so, where they are not built. */
+describe.skipIf(!existsSync(binary) || !addon)("the real stepccld", () => {
+  let folder: string;
+  let daemon: ChildProcess;
+  let client: ConnectedAgent;
+  const open = (): Promise<ConnectedAgent> => connectAgent(connect(join(folder, "agent.sock")), { host: "here" });
+
+  beforeAll(async () => {
+    folder = mkdtempSync(join(tmpdir(), "stepccld-"));
+    for (const name of ["state", "run"]) mkdirSync(join(folder, name));
+    daemon = spawn(binary, ["--socket", join(folder, "agent.sock"), "--state-dir", join(folder, "state"), "--run-dir", join(folder, "run"), "--foreground"], { stdio: "ignore" });
+    await vi.waitFor(() => expect(existsSync(join(folder, "agent.sock"))).toBe(true), { timeout: 10_000 });
+    client = await open();
+  }, 20_000);
+  afterAll(async () => {
+    client.close();
+    daemon.kill("SIGTERM");
+    await new Promise((done) => daemon.once("exit", done));
+    rmSync(folder, { recursive: true });
+  });
+
+  it("says who it is, and its facts pass their schema", async () => {
+    expect(client.hello.pid).toBe(daemon.pid);
+    const facts = await client.call("facts.get", {});
+    expect(facts.cpu.threads).toBeGreaterThan(0);
+    expect(facts.nics.map((nic) => nic.name)).toContain("lo");
+  });
+  it("has codes for what is not so", async () => {
+    const codeOf = (promise: Promise<unknown>): Promise<string> => promise.then(() => "none", (error: unknown) => (error as ConsoleError).view.code);
+    expect(await codeOf(client.call("cluster.get", {}))).toBe("A301");
+    expect(await codeOf(client.call("run.stop", { run_id: "none" }))).toBe("A201");
+    expect(await codeOf(client.call("run.subscribe", { run_id: "none", from_seq: 0 }))).toBe("A201");
+  });
+  it("takes a cluster, gives it back with its routes, and refuses an older epoch", async () => {
+    const cluster = { cluster_id: "c1", epoch: 3, self: 0, members: [{ node: 0, name: "here", addresses: [{ address: "127.0.0.1", netdev: "lo", rdma_device: null, gid_index: null }] }, { node: 1, name: "there", addresses: [{ address: "127.0.0.2", netdev: null, rdma_device: null, gid_index: null }] }] };
+    expect(await client.call("cluster.set", cluster)).toEqual({ epoch: 3 });
+    expect(await client.call("cluster.get", {})).toEqual(cluster);
+    const routes = await client.call("routes.get", {});
+    expect(routes.epoch).toBe(3);
+    expect(routes.routes.length).toBeGreaterThan(0);
+    await expect(client.call("cluster.set", { ...cluster, epoch: 2 })).rejects.toMatchObject({ view: { code: "A302" } });
+  });
+  it("lists no run, keeps settings, tells its log", async () => {
+    expect(await client.call("run.list", {})).toEqual({ runs: [] });
+    await client.call("settings.get", {});
+    expect((await client.call("log.tail", { lines: 5 })).lines.length).toBeGreaterThan(0);
+  });
+  it("sends telemetry frames that the addon decodes", async () => {
+    const frames: unknown[] = [];
+    const leave = client.onFrame((frame) => frames.push(frame));
+    const { subscription } = await client.call("telemetry.subscribe", { interval_ms: 100 });
+    await vi.waitFor(() => expect(frames.length).toBeGreaterThan(2), { timeout: 5000 });
+    await client.call("telemetry.unsubscribe", { subscription });
+    leave();
+  });
+  it("serves several at once, and its end is told to each", async () => {
+    const [a, b] = await Promise.all([open(), open()]);
+    await Promise.all([a.call("run.list", {}), b.call("run.list", {})]);
+    a.close();
+    await b.call("run.list", {});
+    const reason = new Promise<ConsoleError>((done) => void b.onClose(done));
+    daemon.kill("SIGKILL");
+    expect((await reason).view.code).toBe("H401");
+    expect((await new Promise<ConsoleError>((done) => void client.onClose(done))).view.code).toBe("H401");
+  });
+});
