@@ -115,8 +115,10 @@ export class Lab {
 
   /** Puts a node, its disk and its link back to what they were when the lab came up; also one that is off. */
   async reset(index: number): Promise<void> {
-    await this.#change(index, async (node, context) => {
+    await this.#change(index, async (node, context, state) => {
       await askHub(this.#hubSocket(), { op: 'restore', port: index });
+      // A cut between this node and another is whole again for both.
+      for (const other of state.nodes) other.faults = other.faults.filter((active) => !(active.name === 'cut' && active.peer === index));
       if (node.machine !== null && isAlive(node.machine)) await loadSnapshot(this.place, index);
       else node.machine = await powerOnMachine(context, node.sshPort, true);
       node.faults = [];

@@ -1,5 +1,5 @@
 import { existsSync } from 'node:fs';
-import { chmod, copyFile, mkdir, readFile, readdir, rename, truncate, writeFile } from 'node:fs/promises';
+import { chmod, copyFile, mkdir, readFile, readdir, rename, stat, truncate, utimes, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { gzipSync } from 'node:zlib';
 import { LabError } from '../errors.js';
@@ -25,6 +25,8 @@ export interface Image {
 
 /** Size of a node's root file system. The file is sparse: about 260 MB are used. */
 const rootBytes = 2 * 1024 ** 3;
+/** An image that was not used for this long is removed when a new one is built: 14 days. */
+const keepUnusedMs = 14 * 24 * 3600 * 1000;
 /** What the initial RAM disk has to load before the root file system is there. */
 const initrdModules = ['virtio_pci', 'virtio_blk', 'virtio_net', 'crc32c_generic', 'ext4'];
 
@@ -54,7 +56,11 @@ export async function cachedImage(): Promise<Image | undefined> {
 export async function ensureImage(onProgress: (message: string) => void = () => undefined): Promise<Image> {
   const recipe = await loadRecipe();
   const finished = join(cacheRoot(), recipe.hash);
-  if (existsSync(join(finished, 'complete'))) return imageAt(finished, recipe);
+  if (existsSync(join(finished, 'complete'))) {
+    const now = new Date();
+    await utimes(join(finished, 'complete'), now, now);
+    return imageAt(finished, recipe);
+  }
 
   await mkdir(cacheRoot(), { recursive: true });
   await removeDeadBuilds(cacheRoot());
@@ -75,7 +81,17 @@ export async function ensureImage(onProgress: (message: string) => void = () => 
   } finally {
     await removeTree(work);
   }
+  await removeUnusedImages(cacheRoot(), Date.now() - keepUnusedMs);
   return imageAt(finished, recipe);
+}
+
+/** Removes images, with their snapshots, that no start has used since the given time. */
+export async function removeUnusedImages(root: string, usedBeforeMs: number): Promise<void> {
+  for (const name of await readdir(root)) {
+    if (!/^[0-9a-f]{20}$/.test(name)) continue;
+    const used = await stat(join(root, name, 'complete')).catch(() => undefined);
+    if (used !== undefined && used.mtimeMs < usedBeforeMs) await removeTree(join(root, name));
+  }
 }
 
 async function build(recipe: Recipe, work: string, onProgress: (message: string) => void): Promise<void> {
