@@ -91,7 +91,6 @@ class BringUp {
   async preflight(): Promise<Preflight> {
     const { session, host, bundle, onPreflight } = this.#context;
     const found = judgePreflight(await runScript(session, host, "preflight", PREFLIGHT, [], { signal: this.#task.signal }), host, bundle, Date.now());
-    await this.#root("true", []);
     if (found.probeSocket !== null && !(await session.canForwardTo(found.probeSocket, this.#task.signal))) {
       this.#found = { ...found, summary: `${found.summary}, no stream-local forwarding (the proxy is used)` };
     } else this.#found = found;
@@ -101,10 +100,10 @@ class BringUp {
 
   /** True when an earlier transaction had to be undone. */
   async begin(): Promise<boolean> {
-    const fields = await this.#root("opening the transaction", [], TX_BEGIN, SLOW_TIMEOUT_MS);
+    const { bundle } = this.#context;
+    const fields = await this.#root("opening the transaction", [bundle.release], withCheck(TX_BEGIN + CHECK_RELEASE, bundle.files));
     if (fields.has("failed")) throw this.#failed("opening the transaction", fields);
-    const whole = await this.#root("checking the release", [this.#context.bundle.release], withCheck(CHECK_RELEASE, this.#context.bundle.files), SLOW_TIMEOUT_MS);
-    this.#present = whole.one("whole") === "yes";
+    this.#present = fields.one("whole") === "yes";
     return fields.one("recovered") === "yes";
   }
 
@@ -131,7 +130,7 @@ class BringUp {
     }
     const archive = `${this.#staged}/bundle.tar.gz`;
     const args = [archive, bundle.sha256, bundle.release, String(bundle.files.length), String(bundle.unpackedBytes + 4 * 1024 ** 2)];
-    const fields = await this.#root("unpacking the bundle", args, withCheck(UNPACK, bundle.files), SLOW_TIMEOUT_MS);
+    const fields = await this.#root("unpacking the bundle", args, withCheck(UNPACK, bundle.files));
     const failed = fields.one("failed");
     const what = fields.one("detail") ?? "";
     if (failed === "sha256") throw ConsoleError.of("H308", { path: archive, host, found: what, expected: bundle.sha256 });
@@ -169,7 +168,7 @@ class BringUp {
       module = path;
       built = ", built on the node";
     }
-    const fields = await this.#root("loading the module", [module, kernel], DRIVER_LOAD, SLOW_TIMEOUT_MS);
+    const fields = await this.#root("loading the module", [module, kernel], DRIVER_LOAD);
     const what = fields.one("detail") ?? "";
     switch (fields.one("failed")) {
       case null: break;
@@ -189,7 +188,7 @@ class BringUp {
   }
 
   async service(detail: (text: string) => void): Promise<void> {
-    const fields = await this.#root("starting stepccld", [this.#context.bundle.release], SERVICE_START, 60_000);
+    const fields = await this.#root("starting stepccld", [this.#context.bundle.release], SERVICE_START);
     if (fields.has("failed")) throw ConsoleError.of("H309", { host: this.#context.host, detail: fields.one("detail") ?? "no word in its journal" });
     detail(`stepccld ${fields.one("service") === "kept" ? "runs already" : "started"}, pid ${fields.one("pid") ?? "unknown"}`);
   }
@@ -226,7 +225,7 @@ class BringUp {
   }
 
   /** As root and to its end: an abort takes effect before the next one, never in the middle. */
-  async #root(name: string, args: readonly string[], script = ":", timeoutMs = 60_000): Promise<Fields> {
+  async #root(name: string, args: readonly string[], script: string, timeoutMs = SLOW_TIMEOUT_MS): Promise<Fields> {
     if (this.#task.signal.aborted) throw ConsoleError.of("H104");
     const options: ScriptOptions = { root: true, timeoutMs };
     return await runScript(this.#context.session, this.#context.host, name, script, args, options);

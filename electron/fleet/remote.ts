@@ -6,7 +6,11 @@ import type { ExecOptions, NodeSession } from "../ssh/types.js";
 const HEAD = `set -u
 export LC_ALL=C PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 umask 022
-say() { printf '%s=%s\\n' "$1" "$(printf '%s' "$2" | tr '\\n' ' ')"; }
+nl='
+'
+say() {
+  case $2 in *"$nl"*) printf '%s=%s\\n' "$1" "$(printf '%s' "$2" | tr '\\n' ' ')" ;; *) printf '%s=%s\\n' "$1" "$2" ;; esac
+}
 die() { say failed "$1"; [ -z "\${2:-}" ] || say detail "$2"; exit 0; }
 `;
 

@@ -8,7 +8,7 @@ import { TX_ROLLBACK } from "./scripts/transaction.js";
 import type { NodeTransport } from "./transport.js";
 
 /** Steps of a removal, in order. */
-export const REMOVE_STEPS = ["connect", "leave", "service", "driver", "files"] as const;
+export const REMOVE_STEPS = ["connect", "leave", "stop", "unload", "remove"] as const;
 
 export interface TakeDownContext {
   readonly session: NodeTransport;
@@ -34,16 +34,16 @@ export async function takeDown(context: TakeDownContext, task: NodeTask): Promis
       if (fields.has("undo_failed")) report.detail(`not undone: ${fields.all("undo_failed").join(", ")}`);
     });
     await task.step("leave", () => context.leave());
-    await task.step("service", async (report) => {
+    await task.step("stop", async (report) => {
       const fields = await root("removing the service", SERVICE_REMOVE);
       report.detail(fields.one("removed") === "yes" ? "stepccld is stopped and removed" : "stepccld was not installed");
     });
-    await task.step("driver", async (report) => {
+    await task.step("unload", async (report) => {
       const fields = await root("removing the driver", DRIVER_REMOVE);
       if (fields.one("failed") === "in_use") throw ConsoleError.of("H311", { host, holders: fields.one("detail") ?? "an unknown process" });
       report.detail(fields.one("removed") === "yes" ? "dma_engine is unloaded and removed" : "dma_engine was not loaded");
     });
-    await task.step("files", async (report) => {
+    await task.step("remove", async (report) => {
       const fields = await root("removing the files", FILES_REMOVE);
       if (fields.one("removed") !== "yes") throw ConsoleError.of("H310", { command: "removing the files", host, status: "?", detail: fields.one("detail") ?? "no detail" });
       const kept = fields.all("kept");

@@ -171,11 +171,11 @@ export class SshSession extends EventEmitter<SessionEvents> implements NodeSessi
   /** How this user becomes root; asked once for each connection. */
   async #rootWay(live: Live, signal?: AbortSignal): Promise<"root" | "sudo"> {
     live.root ??= (async () => {
-      const options: ExecOptions = { timeoutMs: 15_000, maxBytes: 4096 };
-      if ((await this.#runOn(live, "id -u", options, null)).stdout.trim() === "0") return "root";
-      const sudo = await this.#runOn(live, "sudo -n true", options, null);
-      if (sudo.status === 0) return "sudo";
-      throw ConsoleError.of("H303", { host: this.#host, user: this.#target.user, detail: plainLine(sudo.stderr, 200) });
+      const options: ExecOptions = { timeoutMs: 30_000, maxBytes: 4096 };
+      const asked = await this.#runOn(live, "/bin/sh -c 'if [ \"$(id -u)\" = 0 ]; then echo root; elif sudo -n true; then echo sudo; fi'", options, null);
+      const way = asked.stdout.trim();
+      if (way === "root" || way === "sudo") return way;
+      throw ConsoleError.of("H303", { host: this.#host, user: this.#target.user, detail: plainLine(asked.stderr, 200) });
     })();
     try {
       return await live.root;

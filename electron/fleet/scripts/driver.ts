@@ -5,14 +5,12 @@ const HOLDERS = `
 find_holders() {
   holders=
   for h in /sys/module/dma_engine/holders/*; do [ -e "$h" ] && holders="$holders \${h##*/}"; done
-  for p in /proc/[0-9]*; do
-    for fd in "$p"/fd/*; do
-      if [ "$(readlink "$fd" 2>/dev/null)" = /dev/dma_device ]; then
-        name=$(cat "$p/comm" 2>/dev/null)
-        [ "$name" = stepccld ] || holders="$holders $name(\${p##*/})"
-        break
-      fi
-    done
+  read -r refs </sys/module/dma_engine/refcnt || refs=1
+  [ "$refs" != 0 ] || return 0
+  for fd in $(find /proc/[0-9]*/fd -lname /dev/dma_device 2>/dev/null); do
+    pid=\${fd#/proc/}; pid=\${pid%%/*}
+    read -r name <"/proc/$pid/comm" || continue
+    case $name in stepccld) ;; *) holders="$holders $name($pid)" ;; esac
   done
 }
 `;
@@ -53,7 +51,7 @@ magic=$(modinfo -F vermagic "$ko" 2>/dev/null | cut -d ' ' -f 1)
 [ "$magic" = "$kernel" ] || die vermagic "$magic"
 wanted=$(modinfo -F srcversion "$ko"); version=$(modinfo -F version "$ko")
 state=absent; running=
-if [ -d /sys/module/dma_engine ]; then state=loaded; running=$(cat /sys/module/dma_engine/srcversion 2>/dev/null); fi
+if [ -d /sys/module/dma_engine ]; then state=loaded; read -r running </sys/module/dma_engine/srcversion || running=; fi
 tx_note module-was "$kernel" "$state"
 if [ "$state" = loaded ] && { [ -z "$wanted" ] || [ "$running" != "$wanted" ]; }; then
   find_holders

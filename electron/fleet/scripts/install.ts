@@ -15,7 +15,8 @@ case $1 in /var/tmp/stepccl-upload.*) rm -rf -- "$1" ;; esac
 /**
  * Whether a release on the node is whole, as root (see withCheck). $1 = release. Prints whole=yes or wrong.
  */
-export const CHECK_RELEASE = `@CHECK@
+export const CHECK_RELEASE = `
+@CHECK@
 if check_tree "/opt/stepccl/releases/$1"; then say whole yes; else say wrong "$wrong"; fi
 `;
 

@@ -5,19 +5,19 @@
  * ssh_address.
  */
 export const PREFLIGHT = `
-say system "$(uname -s)"; say machine "$(uname -m)"; say kernel "$(uname -r)"
+uname -srm | { read -r system kernel machine && say system "$system" && say kernel "$kernel" && say machine "$machine"; }
 say uid "$(id -u)"; say user "$(id -un)"
 if [ -r /etc/os-release ]; then say os "$( . /etc/os-release; printf '%s' "\${PRETTY_NAME:-\${NAME:-unknown}}" )"; fi
 if [ -d /run/systemd/system ]; then say systemd yes; else say systemd no; fi
 for tool in tar gzip sha256sum cmp stat tac flock getent gpasswd systemctl udevadm depmod modprobe rmmod modinfo; do
   command -v "$tool" >/dev/null 2>&1 || say missing "$tool"
 done
-free() {
-  d=$2
-  while [ ! -d "$d" ]; do d=\${d%/*}; [ -n "$d" ] || d=/; done
-  say "$1" "$(df -Pk "$d" | { read -r _; read -r _ _ _ kib _; printf '%s' "$kib"; })"
+near() { near=$1; while [ ! -d "$near" ]; do near=\${near%/*}; [ -n "$near" ] || near=/; done; }
+near /opt; opt=$near; near /var/tmp; tmp=$near; near /lib/modules; modules=$near
+df -Pk "$opt" "$tmp" "$modules" | {
+  read -r _
+  for name in free_opt free_tmp free_modules; do read -r _ _ _ kib _ && say "$name" "$kib"; done
 }
-free free_opt /opt; free free_tmp /var/tmp; free free_modules "/lib/modules/$(uname -r)"
 say time "$(date +%s)"
 say memlock "$(ulimit -l)"
 if [ -d /sys/firmware/efi ]; then
@@ -32,8 +32,9 @@ if [ -d /sys/firmware/efi ]; then
 else say secureboot bios; fi
 for d in /sys/class/infiniband/*; do [ -e "$d" ] && say rdma "\${d##*/}"; done
 if [ -L /opt/stepccl/current ]; then say release "$(basename "$(readlink /opt/stepccl/current)")"; fi
-[ -r /sys/module/dma_engine/srcversion ] && say loaded "$(cat /sys/module/dma_engine/srcversion)"
-if [ -e "/lib/modules/$(uname -r)/build/Makefile" ] && command -v make >/dev/null 2>&1 && command -v gcc >/dev/null 2>&1; then say build yes; else say build no; fi
+[ -r /sys/module/dma_engine/srcversion ] && read -r loaded </sys/module/dma_engine/srcversion && say loaded "$loaded"
+read -r kernel </proc/sys/kernel/osrelease
+if [ -e "/lib/modules/$kernel/build/Makefile" ] && command -v make >/dev/null 2>&1 && command -v gcc >/dev/null 2>&1; then say build yes; else say build no; fi
 for s in /run/dbus/system_bus_socket /run/systemd/journal/stdout; do
   if [ -S "$s" ] && [ -r "$s" ] && [ -w "$s" ]; then say probe_socket "$s"; break; fi
 done

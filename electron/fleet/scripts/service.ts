@@ -10,27 +10,27 @@ changed=no
 unit=/etc/systemd/system/stepccld.service
 [ -e "$unit" ] || tx_note service-new
 tx_put "$place/etc/stepccld.service" "$unit" 644 || die service "cannot write $unit"
-systemctl daemon-reload
-systemctl is-enabled --quiet stepccld 2>/dev/null || tx_note service-new
-err=$(systemctl enable --quiet stepccld 2>&1) || die service "$err"
+words() { journalctl -u stepccld -n 6 --no-pager -o cat 2>/dev/null; }
+if systemctl is-enabled --quiet stepccld 2>/dev/null; then [ "$changed" = no ] || systemctl daemon-reload
+else
+  tx_note service-new
+  # Enabling reads the units anew by itself.
+  err=$(systemctl enable --quiet stepccld 2>&1) || die service "$err"
+fi
 pid=$(systemctl show -p MainPID --value stepccld 2>/dev/null)
-if [ "$changed" = no ] && systemctl is-active --quiet stepccld && [ "$(readlink "/proc/$pid/exe")" = "$place/bin/stepccld" ]; then say service kept
+if [ "$changed" = no ] && [ "\${pid:-0}" != 0 ] && [ "$(readlink "/proc/$pid/exe")" = "$place/bin/stepccld" ]; then say service kept
 else
   tx_note service-restarted
-  systemctl reset-failed stepccld 2>/dev/null
-  err=$(systemctl restart stepccld 2>&1) || die service "$err; $(journalctl -u stepccld -n 6 --no-pager -o cat 2>/dev/null | tail -n 6)"
+  err=$(systemctl restart stepccld 2>&1) || die service "$err; $(words)"
   say service started
 fi
 n=0
-until systemctl is-active --quiet stepccld && [ -S /run/stepccl/agent.sock ]; do
-  n=$((n + 1))
-  case $(systemctl is-active stepccld) in failed) n=100 ;; esac
-  [ "$n" -lt 40 ] || die service "$(systemctl is-active stepccld); $(journalctl -u stepccld -n 6 --no-pager -o cat 2>/dev/null | tail -n 6)"
-  sleep 0.25
-done
+while [ ! -S /run/stepccl/agent.sock ] && [ "$n" -lt 40 ]; do n=$((n + 1)); sleep 0.25; done
 # A daemon that dies right after its start is not up.
 sleep 0.5
-systemctl is-active --quiet stepccld || die service "$(journalctl -u stepccld -n 6 --no-pager -o cat 2>/dev/null | tail -n 6)"
+state=$(systemctl show -p ActiveState --value stepccld)
+[ "$state" = active ] || die service "$state; $(words)"
+[ -S /run/stepccl/agent.sock ] || die service "there is no /run/stepccl/agent.sock; $(words)"
 say pid "$(systemctl show -p MainPID --value stepccld)"
 `;
 

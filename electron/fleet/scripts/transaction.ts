@@ -7,20 +7,22 @@ export const TX = `
 ROOT=/opt/stepccl
 RELEASES=$ROOT/releases
 TX=$ROOT/.tx
+saves=0
 # One at a time on the node: a script whose link was cut off may still be at work when the next one comes.
 exec 9>>/run/stepccl-tx.lock && flock -w 150 9 || die busy "another change of this node does not end"
 tx_note() { printf '%s\\n' "$*" >>"$TX/journal" && sync "$TX/journal"; }
 tx_dir() { [ -d "$1" ] || { tx_note dir-new "$1"; mkdir -m 0755 "$1"; }; }
 tx_save() {
   if [ -e "$1" ] || [ -L "$1" ]; then
-    n=$(wc -l <"$TX/journal"); cp -aP -- "$1" "$TX/saved.$n" && tx_note file-old "$1" "saved.$n"
+    saves=$((saves + 1)); while [ -e "$TX/saved.$$.$saves" ]; do saves=$((saves + 1)); done
+    cp -aP -- "$1" "$TX/saved.$$.$saves" && tx_note file-old "$1" "saved.$$.$saves"
   else tx_note file-new "$1"; fi
 }
 # tx_put SOURCE TARGET MODE: installs a file by rename; leaves one that is the same already. Sets changed=yes.
 tx_put() {
   if [ -f "$2" ] && [ ! -L "$2" ] && cmp -s -- "$1" "$2" && [ "$(stat -c '%a:%u:%g' "$2")" = "$3:0:0" ]; then return 0; fi
   tx_save "$2" || return 1
-  cp -- "$1" "$2.stepccl-new" && chown 0:0 "$2.stepccl-new" && chmod "$3" "$2.stepccl-new" && sync "$2.stepccl-new" && mv -fT -- "$2.stepccl-new" "$2" || return 1
+  install -o 0 -g 0 -m "$3" -- "$1" "$2.stepccl-new" && sync "$2.stepccl-new" && mv -fT -- "$2.stepccl-new" "$2" || return 1
   changed=yes
 }
 # tx_link TARGET LINK: switches a symbolic link by rename. Sets changed=yes.
