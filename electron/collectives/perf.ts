@@ -7,7 +7,7 @@ import { z } from "zod";
 const short = z.string().max(256);
 const finite = z.number();
 
-const TimingLine = z.object({ time_us: finite, algbw_gbps: finite, busbw_gbps: finite, wrong: z.number().nullable() });
+const TimingLine = z.object({ time_us: finite, algbw_GBps: finite, busbw_GBps: finite, wrong: z.number().nullable() });
 
 export const RankLine = z.discriminatedUnion("event", [
   z.object({ event: z.literal("spawned"), pid: z.number().optional() }),
@@ -17,7 +17,7 @@ export const RankLine = z.discriminatedUnion("event", [
   }),
   z.object({
     event: z.literal("error"), code: z.string().regex(/^(R|DE|A)\d{3}$/), message: z.string().max(4096), next: z.string().max(4096).optional(),
-    peer: z.number().int().nullish(), detail: z.object({ signal: short.nullish() }).optional().catch(undefined),
+    peer: z.number().int().nullish(), detail: z.object({ signal: short.nullish(), status: z.number().nullish() }).optional().catch(undefined),
   }),
   z.object({ event: z.literal("exited"), status: z.number().int().nullish(), signal: z.union([short, z.number()]).nullish() }),
   z.object({ event: z.literal("stderr"), line: z.string().max(65_536) }),

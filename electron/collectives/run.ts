@@ -14,6 +14,8 @@ interface Rank {
 }
 
 const MAX_ROWS = 512;
+/** stepccl-perf: everything ran, and the check of the results failed. */
+const STATUS_WRONG = 3;
 
 /** What a run asks to be done about what it learned; the launcher does it. */
 export type RunSignal = "none" | "failing" | "finished";
@@ -89,7 +91,7 @@ export class Run {
         return "none";
       case "error":
         // The daemon's word for a worker that ended without one of its own.
-        if (line.code === "A205") return this.#blame(own, line.detail?.signal != null ? "killed" : "exited", this.#ended504(own, line.message));
+        if (line.code === "A205") return this.#blame(own, line.detail?.signal != null ? "killed" : "exited", this.#ended504(own, this.#wrongText(line.detail?.status) ?? line.message));
         return this.#blame(own, "reported", this.#named(own, { code: line.code, message: line.message, next: line.next ?? "Look at the journal of stepccld on the node." }, line.peer ?? null));
       case "exited":
         return this.#onExit(own, line);
@@ -160,7 +162,7 @@ export class Run {
   #addRow(rank: Rank, line: RowLine): void {
     // Every rank could print the row; the one of the lowest rank is the run's, as nccl-tests prints it.
     if (rank.rank !== 0 || this.#rows.length >= MAX_ROWS) return;
-    const timing = (t: RowLine["in_place"]): RunRow["inPlace"] => ({ timeUs: t.time_us, algbwGBps: t.algbw_gbps, busbwGBps: t.busbw_gbps, wrong: t.wrong });
+    const timing = (t: RowLine["in_place"]): RunRow["inPlace"] => ({ timeUs: t.time_us, algbwGBps: t.algbw_GBps, busbwGBps: t.busbw_GBps, wrong: t.wrong });
     this.#rows.push({
       bytes: line.bytes, count: line.count, datatype: line.datatype, redop: line.redop, root: line.root, algorithm: line.algorithm, transport: line.transport,
       iterations: line.iterations, outOfPlace: timing(line.out_of_place), inPlace: timing(line.in_place), expectedTimeUs: null,
@@ -185,7 +187,7 @@ export class Run {
       return this.#blame(rank, "killed", this.#ended504(rank, detail));
     }
     if (line.status !== 0) {
-      return this.#blame(rank, "exited", this.#ended504(rank, `it ended with status ${line.status}${rank.lastStderr ? ` (${rank.lastStderr})` : ""}`));
+      return this.#blame(rank, "exited", this.#ended504(rank, this.#wrongText(line.status) ?? `it ended with status ${line.status}${rank.lastStderr ? ` (${rank.lastStderr})` : ""}`));
     }
     if (rank.state !== "failed") rank.state = "ended";
     return this.#afterEnd();
@@ -203,6 +205,11 @@ export class Run {
     rank.state = "failed";
     this.#suspects.push({ rank: rank.rank, nodeId: rank.nodeId, error, kind, order: this.#suspects.length });
     return "failing";
+  }
+
+  /** A rank whose results did not pass their check ends with a status of its own. */
+  #wrongText(status: number | null | undefined): string | null {
+    return status === STATUS_WRONG ? `${wrongOf(this.#rows) ?? "some"} elements of its results are wrong` : null;
   }
 
   #ended504(rank: Rank, detail: string): ErrorView {

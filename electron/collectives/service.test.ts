@@ -13,16 +13,20 @@ vi.mock("../link/addon.js", () => ({ loadAddon: async () => ({}) }));
 let folder: string;
 let nodes: FakeNode[];
 let service: Collectives;
-const TIMING = { echoGraceMs: 150, causeGraceMs: 40, resumeMs: 300, pingMs: 50, pingTimeoutMs: 200, startTimeoutMs: 2000, stopTimeoutMs: 500 };
+const TIMING = { echoGraceMs: 150, causeGraceMs: 40, resumeMs: 1200, pingMs: 100, pingTimeoutMs: 600, startTimeoutMs: 2000, stopTimeoutMs: 500 };
 const spec = (input: Partial<RunSpecInput> = {}): RunSpec => RunSpec.parse({ collective: "all_reduce", nodeIds: nodes.map((n) => n.view.id), transport: "tcp", ...input });
 const codeOf = (promise: Promise<unknown>): Promise<string> => promise.then(() => "none", (error: unknown) => (error instanceof ConsoleError ? error.view.code : String(error)));
 const ended = (runId: string): Promise<RunView> => vi.waitFor(() => {
   const view = service.get(runId);
   expect(view.endedAtMs).not.toBeNull();
   return RunView.parse(view);
-}, { timeout: 5000, interval: 10 });
+}, { timeout: 8000, interval: 10 });
 /** Waits until every node has been told to start, so that events have somewhere to go. */
-const started = (): Promise<unknown> => vi.waitFor(() => expect(nodes.every((n) => n.daemon.callsOf("run.subscribe").length > 0)).toBe(true));
+const started = (): Promise<unknown> => soon(() => expect(nodes.every((n) => n.daemon.callsOf("run.subscribe").length > 0)).toBe(true));
+
+vi.setConfig({ testTimeout: 30_000 });
+/** On a machine that is busy with other suites a second is short. */
+const soon = <T>(look: () => T | Promise<T>): Promise<T> => vi.waitFor(look, { timeout: 8000, interval: 10 });
 
 beforeEach(() => {
   folder = mkdtempSync(join(tmpdir(), "stepccl-runs-"));
@@ -59,7 +63,7 @@ describe("a run that goes well", () => {
     nodes[0]!.emit(0, rowEvent(8, 50));
     nodes[0]!.emit(0, rowEvent(1024, 60));
     nodes[1]!.emit(2, rowEvent(8, 50));
-    await vi.waitFor(() => expect(service.get(run.id)).toMatchObject({ state: "running", rows: [{ bytes: 8 }, { bytes: 1024 }] }));
+    await soon(() => expect(service.get(run.id)).toMatchObject({ state: "running", rows: [{ bytes: 8 }, { bytes: 1024 }] }));
     for (const node of nodes) {
       for (const rank of [...node.runs.values()][0]!.ranks) node.emit(rank, { event: "exited", status: 0 });
       node.end("succeeded");
@@ -80,7 +84,7 @@ describe("a run that goes well", () => {
       node.end("succeeded");
     }
     const before = await ended(run.id);
-    await vi.waitFor(() => expect(new RunStore(folder).load()[0]?.state).toBe("succeeded"));
+    await soon(() => expect(new RunStore(folder).load()[0]?.state).toBe("succeeded"));
     expect(new RunStore(folder).load()).toEqual([before]);
     const lines = service.export(run.id, "csv").text.split("\r\n");
     expect(lines[0]).toMatch(/^size_bytes,count,type,redop,root,algorithm,transport,iterations,out_of_place_time_us,/);
@@ -118,7 +122,7 @@ describe("what is refused before anything starts", () => {
     await expect(service.start(spec())).rejects.toMatchObject({ view: { code: "H506", params: { runId: run.id, name: "n0" } } });
     await started();
     await service.stop(run.id);
-    await vi.waitFor(async () => expect((await service.start(spec())).state).toBe("starting"));
+    await soon(async () => expect((await service.start(spec())).state).toBe("starting"));
   });
 });
 
@@ -153,10 +157,10 @@ describe("a run that goes wrong", () => {
     const run = await service.start(spec());
     await started();
     nodes[0]!.emit(0, rowEvent(8, 50));
-    await vi.waitFor(() => expect(service.get(run.id).rows).toHaveLength(1));
+    await soon(() => expect(service.get(run.id).rows).toHaveLength(1));
     nodes[0]!.daemon.kill();
     nodes[0]!.emit(0, rowEvent(16, 51));
-    await vi.waitFor(() => expect(service.get(run.id).rows.map((r) => r.bytes)).toEqual([8, 16]));
+    await soon(() => expect(service.get(run.id).rows.map((r) => r.bytes)).toEqual([8, 16]));
     expect(service.get(run.id)).toMatchObject({ state: "running", error: null });
   });
 
@@ -231,7 +235,7 @@ describe("a run that goes wrong", () => {
     nodes[1]!.emit(1, { event: "row", bytes: "many" });
     nodes[1]!.emit(1, { event: "error", code: "<script>", message: "x" });
     nodes[0]!.emit(0, rowEvent(8, 50));
-    await vi.waitFor(() => expect(service.get(run.id).rows).toHaveLength(1));
+    await soon(() => expect(service.get(run.id).rows).toHaveLength(1));
     expect(service.get(run.id)).toMatchObject({ state: "running", error: null, rows: [{ outOfPlace: { timeUs: 50 } }] });
   });
 });
@@ -250,7 +254,7 @@ describe("stop", () => {
   it("works while rank 0 has not answered yet", async () => {
     nodes[0]!.daemon.handlers["run.start"] = () => new Promise(() => {});
     const run = await service.start(spec());
-    await vi.waitFor(() => expect(nodes[0]!.daemon.callsOf("run.start")).toHaveLength(1));
+    await soon(() => expect(nodes[0]!.daemon.callsOf("run.start")).toHaveLength(1));
     await service.stop(run.id);
     expect(service.get(run.id).state).toBe("stopped");
     expect(nodes[1]!.daemon.callsOf("run.start")).toEqual([]);

@@ -111,6 +111,6 @@ export function directoryOf(nodes: readonly FakeNode[]): NodeDirectory {
 }
 
 export const rowEvent = (bytes: number, timeUs: number, wrong = 0): Record<string, unknown> => {
-  const timing = { time_us: timeUs, algbw_gbps: bytes / timeUs / 1000, busbw_gbps: (bytes / timeUs / 1000) * (4 / 3), wrong };
+  const timing = { time_us: timeUs, algbw_GBps: bytes / timeUs / 1000, busbw_GBps: (bytes / timeUs / 1000) * (4 / 3), wrong };
   return { event: "row", bytes, count: bytes / 4, datatype: "float", redop: "sum", root: -1, algorithm: "ring", transport: "tcp", iterations: 20, out_of_place: timing, in_place: timing };
 };

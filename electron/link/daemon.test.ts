@@ -4,7 +4,7 @@ import { connect } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
-import { ConsoleError } from "../contract/index.js";
+import type { ConsoleError } from "../contract/index.js";
 import { connectAgent, type ConnectedAgent } from "./client.js";
 
 const root = join(import.meta.dirname, "../..");

@@ -63,6 +63,9 @@ export class FakeDaemon {
   /** Dials: gives the client's end of a new connection. */
   connect(): Duplex {
     const [ours, theirs] = duplexPair();
+    // Node 20 does not tell the other side by itself.
+    ours.on("close", () => theirs.destroy());
+    theirs.on("close", () => ours.destroy());
     this.connections.push(new FakeConnection(ours, this));
     return theirs;
   }

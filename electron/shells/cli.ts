@@ -220,8 +220,8 @@ confirmed; 4 a run gave wrong results; 130 interrupted.`);
       else if (csv) io.stdout.write((await host.request("runs.export", { runId, format: "csv" })).text);
       else out(runEndText(run, (nodeId) => names.get(nodeId) ?? nodeId));
       if (csv && run.error) note(errorText(run.error));
-      if (run.state !== "succeeded") return EXIT.failed;
-      return (run.wrongTotal ?? 0) > 0 ? EXIT.wrongData : EXIT.ok;
+      if ((run.wrongTotal ?? 0) > 0) return EXIT.wrongData;
+      return run.state === "succeeded" ? EXIT.ok : EXIT.failed;
     } catch (error) {
       if (context.signal.aborted) await host.request("runs.stop", { runId });
       throw error;
