@@ -3,6 +3,7 @@
 #include <linux/nospec.h>
 #include <linux/uaccess.h>
 
+#include "fault.h"
 #include "sdma.h"
 
 #define FEATURES (STEPCCL_DMA_FEATURE_RING | STEPCCL_DMA_FEATURE_MR_SHARE | \
@@ -10,7 +11,7 @@
 
 int sdma_reply(const struct sdma_reply *r, const void *arg)
 {
-	return copy_to_user(r->user, arg, r->bytes) ? -EFAULT : 0;
+	return sdma_fault() || copy_to_user(r->user, arg, r->bytes) ? -EFAULT : 0;
 }
 
 static int call_hello(struct sdma_file *f, void *arg, const struct sdma_reply *r)
@@ -32,10 +33,7 @@ static int call_hello(struct sdma_file *f, void *arg, const struct sdma_reply *r
 		return -EPROTONOSUPPORT;
 	}
 	a->features = wanted & FEATURES;
-	mutex_lock(&f->lock);
-	f->features = a->features;
 	WRITE_ONCE(f->greeted, true);
-	mutex_unlock(&f->lock);
 	return 0;
 }
 
@@ -82,24 +80,30 @@ struct call {
 	int (*fn)(struct sdma_file *f, void *arg, const struct sdma_reply *r);
 	u32 bytes;
 	bool needs_ctx;
+	bool replies;		/* writes its answer itself, before it commits */
 };
 
-#define CALL(cmd, type, ctx, func) \
-	[_IOC_NR(cmd)] = { .fn = func, .bytes = sizeof(struct stepccl_dma_##type), .needs_ctx = ctx }
+#define CALL(cmd, type, ctx, reply, func) \
+	[_IOC_NR(cmd)] = { \
+		.fn = func, \
+		.bytes = sizeof(struct stepccl_dma_##type), \
+		.needs_ctx = ctx, \
+		.replies = reply, \
+	}
 
 static const struct call calls[] = {
-	CALL(STEPCCL_DMA_HELLO, hello, false, call_hello),
-	CALL(STEPCCL_DMA_QUERY, query, false, sdma_call_query),
-	CALL(STEPCCL_DMA_CTX_CREATE, ctx_create, false, call_ctx_create),
-	CALL(STEPCCL_DMA_MR_REG, mr_reg, true, sdma_call_mr_reg),
-	CALL(STEPCCL_DMA_MR_REG_DMABUF, mr_reg_dmabuf, true, sdma_call_mr_reg_dmabuf),
-	CALL(STEPCCL_DMA_MR_DEREG, mr_dereg, true, sdma_call_mr_dereg),
-	CALL(STEPCCL_DMA_MR_EXPORT, mr_export, true, sdma_call_mr_export),
-	CALL(STEPCCL_DMA_MR_IMPORT, mr_import, true, sdma_call_mr_import),
-	CALL(STEPCCL_DMA_ENTER, enter, true, call_enter),
-	CALL(STEPCCL_DMA_CANCEL, cancel, true, call_cancel),
-	CALL(STEPCCL_DMA_ROUTE_SET, route_set, false, call_route_set),
-	CALL(STEPCCL_DMA_SUBMIT_ONE, submit_one, true, sdma_call_submit_one),
+	CALL(STEPCCL_DMA_HELLO, hello, false, false, call_hello),
+	CALL(STEPCCL_DMA_QUERY, query, false, false, sdma_call_query),
+	CALL(STEPCCL_DMA_CTX_CREATE, ctx_create, false, true, call_ctx_create),
+	CALL(STEPCCL_DMA_MR_REG, mr_reg, true, true, sdma_call_mr_reg),
+	CALL(STEPCCL_DMA_MR_REG_DMABUF, mr_reg_dmabuf, true, false, sdma_call_mr_reg_dmabuf),
+	CALL(STEPCCL_DMA_MR_DEREG, mr_dereg, true, false, sdma_call_mr_dereg),
+	CALL(STEPCCL_DMA_MR_EXPORT, mr_export, true, true, sdma_call_mr_export),
+	CALL(STEPCCL_DMA_MR_IMPORT, mr_import, true, true, sdma_call_mr_import),
+	CALL(STEPCCL_DMA_ENTER, enter, true, false, call_enter),
+	CALL(STEPCCL_DMA_CANCEL, cancel, true, false, call_cancel),
+	CALL(STEPCCL_DMA_ROUTE_SET, route_set, false, false, call_route_set),
+	CALL(STEPCCL_DMA_SUBMIT_ONE, submit_one, true, false, sdma_call_submit_one),
 };
 
 union call_arg {
@@ -162,6 +166,8 @@ long sdma_ioctl(struct file *file, unsigned int cmd, unsigned long argp)
 	r.bytes = call->bytes;
 
 	ret = call->fn(f, &arg, &r);
+	if (ret >= 0 && call->replies)
+		return ret;
 	if (sdma_reply(&r, &arg) && ret >= 0)
 		ret = -EFAULT;
 	return ret;

@@ -8,6 +8,7 @@
 #include <linux/ktime.h>
 #include <linux/sched/signal.h>
 
+#include "fault.h"
 #include "sdma.h"
 
 /* Applied to two mapped stretches; returns bytes handled, less than @n to stop. */
@@ -36,6 +37,7 @@ static u32 step(struct sdma_cursor *dst, struct sdma_cursor *src, u32 bytes, str
 {
 	u32 done = 0;
 
+	sdma_fault_step();
 	while (done < bytes) {
 		u32 src_left, dst_left, n, handled;
 		struct page *from = pfn_to_page(sdma_cursor_frame(src, &src_left));

@@ -2,13 +2,12 @@
 /* A context: the rings, the keys and the policy of one open file. */
 #include <linux/cred.h>
 #include <linux/eventfd.h>
-#include <linux/idr.h>
 #include <linux/poll.h>
 #include <linux/sched/mm.h>
-#include <linux/slab.h>
 #include <linux/vmalloc.h>
 
 #include "compat.h"
+#include "fault.h"
 #include "sdma.h"
 
 static DEFINE_MUTEX(contexts_lock);
@@ -42,7 +41,7 @@ static int make_rings(struct sdma_ctx *ctx)
 {
 	struct stepccl_dma_ring_hdr *hdr;
 
-	ctx->area = vmalloc_user(ctx->lay.bytes);
+	ctx->area = sdma_fault() ? NULL : vmalloc_user(ctx->lay.bytes);
 	if (!ctx->area)
 		return -ENOMEM;
 	hdr = ctx->area;
@@ -59,12 +58,12 @@ static void free_ctx(struct sdma_ctx *ctx)
 	sdma_keytab_destroy(&ctx->keys);
 	vfree(ctx->area);
 	mmdrop(ctx->mm);
-	kvfree(ctx);
+	sdma_free(ctx);
 }
 
 static struct sdma_ctx *alloc_ctx(struct sdma_file *f, u32 policy)
 {
-	struct sdma_ctx *ctx = kvzalloc(sizeof(*ctx), GFP_KERNEL_ACCOUNT);
+	struct sdma_ctx *ctx = sdma_zalloc(1, sizeof(*ctx));
 
 	if (!ctx)
 		return NULL;

@@ -18,7 +18,7 @@ static void set_state(struct sdma_ctx *ctx, u32 bit, bool on)
 
 	spin_lock_irqsave(&ctx->cq_lock, flags);
 	state = (ctx->broken ? STEPCCL_DMA_RING_BROKEN : 0) |
-		(ctx->failed ? STEPCCL_DMA_RING_FAILED : 0);
+		(READ_ONCE(ctx->failed) ? STEPCCL_DMA_RING_FAILED : 0);
 	state = on ? state | bit : state & ~bit;
 	WRITE_ONCE(header(ctx)->state, state);
 	spin_unlock_irqrestore(&ctx->cq_lock, flags);
@@ -164,7 +164,7 @@ static void run_next(struct sdma_ctx *ctx)
 		sdma_op_run(&op);
 
 	if (op.cqe.res && !ctx->failed) {
-		ctx->failed = true;
+		WRITE_ONCE(ctx->failed, true);
 		set_state(ctx, STEPCCL_DMA_RING_FAILED, true);
 	}
 	if (!op.cqe.res && (op.sqe.flags & STEPCCL_DMA_SQE_SILENT))
@@ -239,7 +239,7 @@ int sdma_ctx_enter(struct sdma_ctx *ctx, struct stepccl_dma_enter *a)
 		if (READ_ONCE(ctx->broken))
 			ret = -EBADFD;
 		if (!ret && a->flags & STEPCCL_DMA_ENTER_CLEAR_FAILED) {
-			ctx->failed = false;
+			WRITE_ONCE(ctx->failed, false);
 			set_state(ctx, STEPCCL_DMA_RING_FAILED, false);
 		}
 		if (!ret && a->to_submit)

@@ -6,11 +6,12 @@
 #include <linux/slab.h>
 #include <linux/utsname.h>
 
+#include "fault.h"
 #include "sdma.h"
 
 static int sdma_open(struct inode *inode, struct file *file)
 {
-	struct sdma_file *f = kzalloc(sizeof(*f), GFP_KERNEL_ACCOUNT);
+	struct sdma_file *f = sdma_kzalloc(sizeof(*f));
 
 	if (!f)
 		return -ENOMEM;

@@ -8,6 +8,7 @@
 #include <linux/slab.h>
 
 #include "compat.h"
+#include "fault.h"
 #include "sdma.h"
 
 /* What find_vma() says about the pages from @addr on. */
@@ -137,7 +138,8 @@ static const char *reason_name(u32 detail)
 static int pin_all(struct sdma_file *f, struct sdma_mem *m, u64 pages, struct sdma_pin_error *why)
 {
 	unsigned long start = m->va & PAGE_MASK;
-	struct page **batch = (struct page **)__get_free_page(GFP_KERNEL_ACCOUNT);
+	struct page **batch = sdma_fault() ? NULL :
+			      (struct page **)__get_free_page(GFP_KERNEL_ACCOUNT);
 	int ret = 0;
 
 	if (!batch) {
@@ -201,7 +203,7 @@ int sdma_mem_pin(struct sdma_file *f, u64 va, u64 len, u32 access, struct sdma_m
 	if (ret)
 		return ret;
 	ret = -ENOMEM;
-	m = kzalloc(sizeof(*m), GFP_KERNEL_ACCOUNT);
+	m = sdma_kzalloc(sizeof(*m));
 	if (!m) {
 		why->detail = STEPCCL_DMA_DETAIL_OOM;
 		goto unaccount;

@@ -2,6 +2,7 @@
 /* Keys of a context: registrations of its own memory and imports of others'. */
 #include <linux/slab.h>
 
+#include "fault.h"
 #include "sdma.h"
 
 #define ACCESS_ALL (STEPCCL_DMA_ACCESS_READ | STEPCCL_DMA_ACCESS_WRITE)
@@ -30,7 +31,7 @@ static int quota(struct sdma_ctx *ctx, u32 detail, const char *what, u32 *out)
 int sdma_mr_add(struct sdma_ctx *ctx, struct sdma_mem *mem, u64 iova, u32 access, bool owned,
 		u32 *key)
 {
-	struct sdma_mr *mr = kzalloc(sizeof(*mr), GFP_KERNEL_ACCOUNT);
+	struct sdma_mr *mr = sdma_kzalloc(sizeof(*mr));
 	void *gone;
 	int ret;
 
@@ -99,7 +100,7 @@ void sdma_mr_remove_all(struct sdma_ctx *ctx)
 {
 	unsigned long deadline = jiffies + msecs_to_jiffies(sdma_param(SDMA_P_drain_ms));
 	struct sdma_mr *mr;
-	u32 i;
+	u32 i, at = 0;
 
 	down_write(&ctx->mr_lock);
 	for (i = 0; i < ctx->keys.capacity; i++) {
@@ -107,7 +108,7 @@ void sdma_mr_remove_all(struct sdma_ctx *ctx)
 		if (mr && mr->owned)
 			sdma_mem_revoke(mr->mem, true);
 	}
-	while ((mr = sdma_keytab_pop(&ctx->keys))) {
+	while ((mr = sdma_keytab_pop(&ctx->keys, &at))) {
 		if (mr->owned)
 			sdma_mem_drain(mr->mem, deadline, ctx->id);
 		sdma_count(NULL, SDMA_C_mrs, -1);

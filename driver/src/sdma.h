@@ -145,9 +145,8 @@ struct sdma_ctx {
 };
 
 struct sdma_file {
-	struct mutex lock;		/* HELLO and CTX_CREATE */
+	struct mutex lock;		/* CTX_CREATE */
 	bool greeted;
-	u64 features;
 	struct sdma_ctx *ctx;		/* set once; smp_load_acquire */
 	struct sdma_last last;
 };

@@ -5,6 +5,7 @@
 #include <linux/module.h>
 #include <linux/slab.h>
 
+#include "fault.h"
 #include "sdma.h"
 
 struct export {
@@ -37,7 +38,7 @@ int sdma_call_mr_export(struct sdma_file *f, void *arg, const struct sdma_reply 
 	a->fd = -1;
 	if (!a->access || a->access & ~(STEPCCL_DMA_ACCESS_READ | STEPCCL_DMA_ACCESS_WRITE))
 		return -EINVAL;
-	e = kzalloc(sizeof(*e), GFP_KERNEL_ACCOUNT);
+	e = sdma_kzalloc(sizeof(*e));
 	if (!e)
 		return -ENOMEM;
 	e->access = a->access;

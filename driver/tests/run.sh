@@ -50,13 +50,15 @@ make -s -C "$here/.." unit | tee -a "$log"
 [ "${PIPESTATUS[0]}" = 0 ] || say 'not ok - the unit tests failed'
 
 echo "# build"
-step "the module builds for $krel" make -C "$here/.." KREL="$krel" module || finish
+step "the module builds for $krel" make -C "$here/.." KREL="$krel" module faults || finish
 step 'W=1 and sparse have nothing to say' make -C "$here/.." KREL="$krel" check
 step 'the tools build' make -C "$here/.." tools || finish
 
 echo "# machine"
 share=$(mktemp -d)
 cp "$out/$krel/dma_engine.ko" "$out/tools/dma-test" "$out/tools/stepccl-dma" "$share/"
+mkdir "$share/faults"
+cp "$out/$krel/faults/dma_engine.ko" "$share/faults/"
 (cd "$top" && npx tsx e2e/lab/cli.ts smoke --share "$share" --script "$here/run-in-vm.sh" \
 	--append slub_debug=FZPU) 2>&1 | tee -a "$log"
 [ "${PIPESTATUS[0]}" = 0 ] || say 'not ok - the suites in the machine did not all pass'

@@ -37,4 +37,4 @@ $(OUT)/unit/fuzz-core: $(HERE)tests/unit/fuzz_core.c $(CORE) $(CORE_HEADERS)
 
 fuzz: $(OUT)/unit/fuzz-core
 	mkdir -p $(OUT)/unit/corpus
-	$(OUT)/unit/fuzz-core -max_total_time=$(SECONDS) -max_len=4096 -print_final_stats=1 $(OUT)/unit/corpus
+	$(OUT)/unit/fuzz-core -max_total_time=$(FUZZ_SECONDS) -max_len=4096 -print_final_stats=1 $(OUT)/unit/corpus

@@ -12,16 +12,19 @@
 #include <linux/errno.h>
 #include <linux/log2.h>
 #include <linux/mm.h>
+#include <linux/nospec.h>
 #include <linux/slab.h>
 #include <linux/string.h>
 #include <linux/types.h>
+
+#include "../fault.h"
 
 #define SDMA_PAGE_SHIFT PAGE_SHIFT
 
 /* Zeroed, charged to the caller's memory cgroup; may sleep; NULL on failure. */
 static inline void *sdma_zalloc(size_t n, size_t size)
 {
-	return kvcalloc(n, size, GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
+	return sdma_fault() ? NULL : kvcalloc(n, size, GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
 }
 
 static inline void sdma_free(const void *p)
@@ -49,6 +52,7 @@ typedef int64_t s64;
 
 #define SDMA_PAGE_SHIFT 12
 #define READ_ONCE(x) (*(const volatile __typeof__(x) *)&(x))
+#define array_index_nospec(i, n) (i)
 #define WRITE_ONCE(x, v) (*(volatile __typeof__(x) *)&(x) = (v))
 
 /* The tests let the allocation number sdma_fail_alloc (from 1) fail. */

@@ -94,6 +94,7 @@ static int slot_of(const struct sdma_keytab *t, u32 key, u32 *slot)
 	*slot = key >> 8;
 	if (!gen || *slot >= t->capacity)
 		return -ENOKEY;
+	*slot = array_index_nospec(*slot, t->capacity);
 	s = &t->slots[*slot];
 	if (s->gen == gen && s->obj)
 		return 0;
@@ -130,14 +131,10 @@ int sdma_keytab_remove(struct sdma_keytab *t, u32 key, void **obj)
 	return ret;
 }
 
-void *sdma_keytab_pop(struct sdma_keytab *t)
+void *sdma_keytab_pop(struct sdma_keytab *t, u32 *cursor)
 {
-	u32 i;
-
-	if (!t->used)
-		return NULL;
-	for (i = 0; i < t->capacity; i++)
-		if (t->slots[i].obj)
-			return take(t, i);
+	for (; *cursor < t->capacity; ++*cursor)
+		if (t->slots[*cursor].obj)
+			return take(t, *cursor);
 	return NULL;
 }

@@ -38,7 +38,10 @@ int sdma_keytab_find(const struct sdma_keytab *t, u32 key, void **obj);
 /* As find, and takes the key out of use. */
 int sdma_keytab_remove(struct sdma_keytab *t, u32 key, void **obj);
 
-/* Takes any live key out; returns its object or NULL when none is left. */
-void *sdma_keytab_pop(struct sdma_keytab *t);
+/*
+ * Takes the next live key out and returns its object, NULL when none is left;
+ * *@cursor starts at 0.
+ */
+void *sdma_keytab_pop(struct sdma_keytab *t, u32 *cursor);
 
 #endif /* SDMA_KEYTAB_H */

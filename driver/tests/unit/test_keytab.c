@@ -7,7 +7,7 @@ static void basics(void)
 	struct sdma_keytab t;
 	int a, b;
 	void *obj;
-	u32 ka, kb;
+	u32 ka, kb, at = 0;
 
 	sdma_keytab_init(&t, 3);
 	CHECK(sdma_keytab_find(&t, 0, &obj) == -ENOKEY);
@@ -21,8 +21,8 @@ static void basics(void)
 	CHECK(sdma_keytab_remove(&t, ka, &obj) == 0 && obj == &a);
 	CHECK(sdma_keytab_find(&t, ka, &obj) == -EKEYREVOKED);
 	CHECK(sdma_keytab_remove(&t, ka, &obj) == -EKEYREVOKED);
-	CHECK(sdma_keytab_pop(&t) == &b);
-	CHECK(sdma_keytab_pop(&t) == NULL);
+	CHECK(sdma_keytab_pop(&t, &at) == &b);
+	CHECK(sdma_keytab_pop(&t, &at) == NULL);
 	CHECK(sdma_keytab_find(&t, kb, &obj) == -EKEYREVOKED);
 	sdma_keytab_destroy(&t);
 }

@@ -23,6 +23,7 @@ static const struct {
 	{ "lifetime", suite_lifetime, 120 },
 	{ "limits", suite_limits, 120 },
 	{ "fuzz", suite_fuzz, 120 },
+	{ "faults", suite_faults, 120 },
 };
 
 int main(int argc, char **argv)

@@ -11,5 +11,6 @@ void suite_share(void);
 void suite_lifetime(void);
 void suite_limits(void);
 void suite_fuzz(void);
+void suite_faults(void);
 
 #endif /* SUITES_H */

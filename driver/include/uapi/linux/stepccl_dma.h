@@ -177,7 +177,7 @@ enum stepccl_dma_query_op {
 	STEPCCL_DMA_QUERY_ROUTE		= 4,	/* first entry with node >= index */
 };
 
-/* ENOENT: no such entry. A short buffer gets the leading bytes, a long one zeros. */
+/* ENOENT: no such entry. A short buffer gets the leading bytes, a long one (of a page) zeros. */
 struct stepccl_dma_query {
 	__u32 size;
 	__u32 op;		/* STEPCCL_DMA_QUERY_* */
