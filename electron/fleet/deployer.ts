@@ -33,7 +33,18 @@ export class Deployer {
   async bringUp(nodeIds: readonly string[]): Promise<string> {
     for (const id of nodeIds) this.o.node(id);
     const bundle = await loadBundle(this.o.bundleDir);
+    this.#number(nodeIds);
     return this.o.operations.start("bring_up", nodeIds, BRING_UP_STEPS, (nodeId, task) => this.#hold(nodeId, "bring_up", task, (node) => this.#bringUpOne(node, bundle, task))).id;
+  }
+
+  /** Numbers in the order in which the nodes were named; one that was given once stays with its node. */
+  #number(nodeIds: readonly string[]): void {
+    for (const id of nodeIds) {
+      const node = this.o.node(id);
+      if (node.record.member !== null) continue;
+      node.record.member = this.o.membership.freeNumber(this.o.nodes().flatMap((n) => (n.record.member === null ? [] : [n.record.member])));
+      this.o.save(node);
+    }
   }
 
   takeDown(nodeIds: readonly string[]): string {
@@ -67,7 +78,7 @@ export class Deployer {
 
   async #bringUpOne(node: ManagedNode, bundle: Bundle, task: NodeTask): Promise<void> {
     const { record, session } = node;
-    const before = { up: record.up, member: record.member };
+    const wasUp = record.up;
     await bringUp({
       session, host: record.host, bundle, consoleId: this.o.consoleId,
       onPreflight: (found) => {
@@ -82,9 +93,8 @@ export class Deployer {
       },
       join: (signal) => this.#join(node, signal),
       leave: async () => {
-        if (record.member !== null && (!before.up || before.member !== record.member)) await this.#leave(node);
-        record.up = before.up;
-        record.member = before.member;
+        if (!wasUp) await this.#leave(node);
+        record.up = wasUp;
         node.agent?.close();
         this.o.save(node);
       },
@@ -116,8 +126,8 @@ export class Deployer {
     if (!node.facts) await this.o.keeper.refresh(node, agent, signal);
     if (!node.facts) throw ConsoleError.of("H401", { host: record.host, detail: "it gave no facts" });
     const { membership } = this.o;
-    if (record.member === null) record.member = membership.freeNumber(this.o.nodes().flatMap((n) => (n.record.member === null ? [] : [n.record.member])));
     const number = record.member;
+    if (number === null) throw ConsoleError.of("H105", { detail: `${record.name} has no number` });
     const addresses = memberAddresses(node.facts, record.dataAddress, record.sshAddress, record.host);
     membership.put({ node: number, name: record.name, addresses });
     await this.o.keeper.tell(node, agent, signal);

@@ -1,4 +1,5 @@
 import { randomBytes } from "node:crypto";
+import { setMaxListeners } from "node:events";
 import { ConsoleError, toErrorView, type ErrorView, type OperationView, type StepView } from "../contract/index.js";
 import { plainLine } from "../ssh/index.js";
 import { KeyedTopic } from "../streams.js";
@@ -90,6 +91,8 @@ export class Operations {
       nodes: [...new Set(nodeIds)].map((nodeId) => ({ nodeId, state: "pending", steps: steps.map(emptyStep), error: null })),
     };
     const abort = new AbortController();
+    // Every node listens, and each of its commands.
+    setMaxListeners(0, abort.signal);
     this.#views.set(id, view);
     this.documents.put(id, view.startedAtMs, view);
     const changed = (): void => this.topic.changed(id);

@@ -174,8 +174,8 @@ describe("exec", () => {
     const { session } = await f.pair();
     let running = 0;
     let most = 0;
-    await Promise.all(Array.from({ length: 16 }, async () => {
-      await session.execLines("echo start; sleep 0.05; echo end", (_stream, line) => {
+    await Promise.all(Array.from({ length: 12 }, async () => {
+      await session.execLines("echo start; sleep 0.4; echo end", (_stream, line) => {
         running += line === "start" ? 1 : -1;
         most = Math.max(most, running);
       });

@@ -27,35 +27,53 @@ export interface UploadSource {
   readonly sha256: string;
 }
 
-type SftpCall = <T = void>(run: (callback: (error?: Error | null, value?: T) => void) => void) => Promise<T>;
+/** Requests of one SFTP session: every one ends, with its answer, with the session, with the caller's signal, or out of time. */
+class Calls {
+  readonly #pending = new Set<(error: ConsoleError) => void>();
+  #over: ConsoleError | null = null;
+  readonly #end: () => void;
 
-/** Every request ends: with its answer, with the session, with the caller's signal, or out of time. */
-function callsOf(sftp: SFTPWrapper, client: Client, host: string, signal?: AbortSignal): SftpCall {
-  return <T>(run: (callback: (error?: Error | null, value?: T) => void) => void): Promise<T> =>
-    new Promise<T>((resolve, reject) => {
-      let over = false;
+  constructor(sftp: SFTPWrapper, client: Client, private readonly host: string, signal?: AbortSignal) {
+    const onClose = (): void => this.#fail(lostError(undefined, host));
+    const onAbort = (): void => this.#fail(ConsoleError.of("H104"));
+    sftp.on("close", onClose);
+    client.on("close", onClose);
+    signal?.addEventListener("abort", onAbort, { once: true });
+    this.#end = () => {
+      sftp.off("close", onClose);
+      client.off("close", onClose);
+      signal?.removeEventListener("abort", onAbort);
+    };
+    if (signal?.aborted) onAbort();
+  }
+
+  run<T = void>(start: (callback: (error?: Error | null, value?: T) => void) => void): Promise<T> {
+    return new Promise<T>((resolve, reject) => {
+      if (this.#over) return reject(this.#over);
       const finish = (settle: () => void): void => {
-        if (over) return;
-        over = true;
+        if (!this.#pending.delete(fail)) return;
         clearTimeout(timer);
-        sftp.off("close", onClose);
-        client.off("close", onClose);
-        signal?.removeEventListener("abort", onAbort);
         settle();
       };
-      const onClose = (): void => finish(() => reject(lostError(undefined, host)));
-      const onAbort = (): void => finish(() => reject(ConsoleError.of("H104")));
-      const timer = setTimeout(() => finish(() => reject(ConsoleError.of("H209", { what: "a file transfer request", host, seconds: REQUEST_TIMEOUT_MS / 1000 }))), REQUEST_TIMEOUT_MS);
-      sftp.on("close", onClose);
-      client.on("close", onClose);
-      signal?.addEventListener("abort", onAbort, { once: true });
-      if (signal?.aborted) return onAbort();
+      const fail = (error: ConsoleError): void => finish(() => reject(error));
+      const timer = setTimeout(() => fail(ConsoleError.of("H209", { what: "a file transfer request", host: this.host, seconds: REQUEST_TIMEOUT_MS / 1000 })), REQUEST_TIMEOUT_MS);
+      this.#pending.add(fail);
       try {
-        run((error, value) => finish(() => (error ? reject(error) : resolve(value as T))));
+        start((error, value) => finish(() => (error ? reject(error) : resolve(value as T))));
       } catch (error) {
         finish(() => reject(error as Error));
       }
     });
+  }
+
+  end(): void {
+    this.#end();
+  }
+
+  #fail(error: ConsoleError): void {
+    this.#over ??= error;
+    for (const fail of [...this.#pending]) fail(error);
+  }
 }
 
 /**
@@ -66,14 +84,13 @@ function callsOf(sftp: SFTPWrapper, client: Client, host: string, signal?: Abort
 export async function uploadFile(sftp: SFTPWrapper, context: UploadContext, source: UploadSource, path: string, mode: number, onProgress?: (doneBytes: number) => void): Promise<void> {
   const { host, client, signal } = context;
   const part = `${path}.part`;
-  // ssh2 answers outstanding requests only while listeners cope with a dying channel; `max` follows the writes in flight.
-  sftp.setMaxListeners(IN_FLIGHT + 8);
-  client.setMaxListeners(Math.max(client.getMaxListeners(), IN_FLIGHT + 24));
-  const call = callsOf(sftp, client, host, signal);
+  const calls = new Calls(sftp, client, host, signal);
+  const call = calls.run.bind(calls) as typeof calls.run;
   const refused = (what: string, error: unknown): ConsoleError =>
     error instanceof ConsoleError ? error : ConsoleError.of("H310", { command: what, host, status: String((error as SshFailure).code ?? "?"), detail: detailOf(error) }, error);
 
   const handle = await call<Buffer>((cb) => sftp.open(part, "w", { mode: 0o600 }, cb)).catch((error: unknown) => {
+    calls.end();
     throw refused(`sftp open ${part}`, error);
   });
   let complete = false;
@@ -104,7 +121,12 @@ export async function uploadFile(sftp: SFTPWrapper, context: UploadContext, sour
     complete = true;
   } finally {
     // Not under the caller's signal: an aborted upload leaves nothing behind either.
-    if (!complete) await callsOf(sftp, client, host)<void>((cb) => sftp.unlink(part, cb)).catch(() => undefined);
+    calls.end();
+    if (!complete) {
+      const clean = new Calls(sftp, client, host);
+      await clean.run((cb) => sftp.unlink(part, cb)).catch(() => undefined);
+      clean.end();
+    }
   }
 }
 

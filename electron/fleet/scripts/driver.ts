@@ -47,9 +47,14 @@ fi
 export const DRIVER_LOAD = `${TX}${HOLDERS}
 ko=$1 kernel=$2
 modules="/lib/modules/$kernel"
-magic=$(modinfo -F vermagic "$ko" 2>/dev/null | cut -d ' ' -f 1)
+magic= wanted= version=
+info=$(modinfo "$ko" 2>&1) || die vermagic "$info"
+while read -r name value rest; do
+  case $name in vermagic:) magic=$value ;; srcversion:) wanted=$value ;; version:) version=$value ;; esac
+done <<STEPCCL_INFO
+$info
+STEPCCL_INFO
 [ "$magic" = "$kernel" ] || die vermagic "$magic"
-wanted=$(modinfo -F srcversion "$ko"); version=$(modinfo -F version "$ko")
 state=absent; running=
 if [ -d /sys/module/dma_engine ]; then state=loaded; read -r running </sys/module/dma_engine/srcversion || running=; fi
 tx_note module-was "$kernel" "$state"
@@ -64,7 +69,10 @@ printf 'dma_engine\\n' >"$TX/modules-load"
 tx_put "$TX/modules-load" /etc/modules-load.d/stepccl.conf 644 || die files "cannot write /etc/modules-load.d/stepccl.conf"
 err=$(depmod "$kernel" 2>&1) || die files "$err"
 said() { dmesg 2>/dev/null | tail -n 100 | grep -Ei 'dma_engine|loading of|module verification|lockdown|key was rejected|disagrees about' | tail -n 4; }
-if [ "$state" = loaded ] && [ -n "$wanted" ] && [ "$running" = "$wanted" ]; then say loaded kept
+if [ "$state" = loaded ] && [ -n "$wanted" ] && [ "$running" = "$wanted" ]; then
+  say loaded kept
+  # It may have come before the rule.
+  udevadm trigger --action=change --subsystem-match=misc --sysname-match='dma*' 2>/dev/null
 else
   if [ "$state" = loaded ]; then
     tx_note service-restarted
@@ -78,7 +86,6 @@ else
   err=$(modprobe dma_engine 2>&1) || die modprobe "$err; $(said)"
 fi
 say version "$version"; say srcversion "$wanted"
-udevadm trigger --action=change --subsystem-match=misc --sysname-match='dma*' 2>/dev/null
 udevadm settle --timeout=10
 for try in 1 2 3 4 5 6 7 8 9 10; do
   found=$(stat -c '%a:%G:%F' /dev/dma_device 2>/dev/null || echo missing)

@@ -14,14 +14,15 @@ words() { journalctl -u stepccld -n 6 --no-pager -o cat 2>/dev/null; }
 if systemctl is-enabled --quiet stepccld 2>/dev/null; then [ "$changed" = no ] || systemctl daemon-reload
 else
   tx_note service-new
-  # Enabling reads the units anew by itself.
-  err=$(systemctl enable --quiet stepccld 2>&1) || die service "$err"
+  # A unit that was never loaded is read when it is started; reading all units anew takes seconds on a busy node.
+  err=$(systemctl enable --quiet --no-reload stepccld 2>&1) || die service "$err"
+  [ "$(systemctl show -p LoadState --value stepccld)" = loaded ] && [ "$(systemctl show -p NeedDaemonReload --value stepccld)" = no ] || systemctl daemon-reload
 fi
 pid=$(systemctl show -p MainPID --value stepccld 2>/dev/null)
 if [ "$changed" = no ] && [ "\${pid:-0}" != 0 ] && [ "$(readlink "/proc/$pid/exe")" = "$place/bin/stepccld" ]; then say service kept
 else
   tx_note service-restarted
-  err=$(systemctl restart stepccld 2>&1) || die service "$err; $(words)"
+  err=$(systemctl restart stepccld 2>&1) || { said=$(words); die service "\${said:-$err}"; }
   say service started
 fi
 n=0
@@ -38,7 +39,7 @@ say pid "$(systemctl show -p MainPID --value stepccld)"
 export const SERVICE_REMOVE = `
 unit=/etc/systemd/system/stepccld.service
 if [ -e "$unit" ]; then
-  systemctl disable --quiet --now stepccld 2>/dev/null
+  systemctl disable --quiet --no-reload --now stepccld 2>/dev/null
   rm -f -- "$unit"
   systemctl daemon-reload
   systemctl reset-failed stepccld 2>/dev/null

@@ -50,7 +50,7 @@ tx_undo() {
       udev) udevadm control --reload ;;
       module-was) depmod "$a"; [ "$b" = loaded ] && { [ -d /sys/module/dma_engine ] || modprobe dma_engine; } || true ;;
       module-new) [ ! -d /sys/module/dma_engine ] || rmmod dma_engine ;;
-      service-new) systemctl disable --quiet --now stepccld 2>/dev/null; true ;;
+      service-new) systemctl disable --quiet --no-reload --now stepccld 2>/dev/null; true ;;
       service-restarted) systemctl stop stepccld 2>/dev/null; true ;;
       service-was)
         systemctl daemon-reload
