@@ -1,6 +1,6 @@
 import { LiteralFinder } from "./logs/aho-corasick.js";
 import { quoteLine } from "./logs/clean.js";
-import { findBdf, findRdmaDevice, normaliseDevice } from "./logs/device.js";
+import { findBdf, findRdmaDevice, normaliseDevice, slotOf } from "./logs/device.js";
 import { collapse, Normaliser, type LogRecord } from "./logs/normalise.js";
 import { meaningOf } from "./meanings.js";
 import { ruleOf, RULES } from "./rules/index.js";
@@ -61,6 +61,7 @@ export class Scan {
   #lastGroup: Group | null = null;
   #order = 0;
   readonly #signatureStamp = new Int32Array(compiled.length);
+  readonly #watchersCalled = new Map<Watcher, number>();
   #generation = 0;
 
   /** Reads one source. `chunks` may come in pieces of any size. */
@@ -101,10 +102,15 @@ export class Scan {
     if (found.length === 0) { if (!this.#hitThisRecord.size) this.#failureWords(record); return; }
     const text = collapse(record.text);
     const generation = ++this.#generation;
+    const watchersCalled = this.#watchersCalled;
     let lower: string | null = null;
     const signatures: number[] = [];
     for (const index of found) {
-      for (const watcher of literalWatchers[index]!) if (!watcher.plainOnly || !record.stamped) watcher.line!(this, record, text);
+      for (const watcher of literalWatchers[index]!) {
+        if ((watcher.plainOnly && record.stamped) || watchersCalled.get(watcher) === generation) continue;
+        watchersCalled.set(watcher, generation);
+        watcher.line!(this, record, text);
+      }
       for (const id of literalSignatures[index]!) {
         if (this.#signatureStamp[id] === generation) continue;
         this.#signatureStamp[id] = generation;
@@ -161,8 +167,8 @@ export class Scan {
     const rule = ruleOf(cls);
     const text = record.text;
     const named = options.device === undefined ? findBdf(text) ?? findRdmaDevice(text) : options.device;
-    const device = named === null ? null : normaliseDevice(named);
-    const group = this.#group(cls, rule.perNode ? null : device, record.host, options.severity ?? rule.severity);
+    const device = named === null ? null : canonical(cls, named);
+    const group = this.#group(cls, rule.perNode ? null : groupKey(cls, device), record.host, options.severity ?? rule.severity);
     if (device !== null && group.devices.size < 64) group.devices.add(device);
     group.count += (options.count ?? 1) * record.repeat;
     if (options.severity) group.severity = group.count <= 1 ? options.severity : worse(group.severity, options.severity);
@@ -182,8 +188,8 @@ export class Scan {
   /** Raises a class from values rather than from one line. */
   raise(cls: string, options: HitOptions & { host?: string | null; records?: readonly { record: LogRecord; source: string }[]; lines?: readonly { source: string; line: string }[]; checked?: readonly Text[] }): Group {
     const rule = ruleOf(cls);
-    const device = options.device ? normaliseDevice(options.device) : null;
-    const group = this.#group(cls, rule.perNode ? null : device, options.host ?? options.records?.[0]?.record.host ?? null, options.severity ?? rule.severity);
+    const device = options.device ? canonical(cls, options.device) : null;
+    const group = this.#group(cls, rule.perNode ? null : groupKey(cls, device), options.host ?? options.records?.[0]?.record.host ?? null, options.severity ?? rule.severity);
     if (device !== null && group.devices.size < 64) group.devices.add(device);
     group.count += options.count ?? 1;
     if (options.severity) group.severity = group.count <= 1 ? options.severity : worse(group.severity, options.severity);
@@ -258,6 +264,18 @@ export class Scan {
     this.unexplainedCount++;
     if (this.unexplained.length < 8) this.unexplained.push({ source: this.source, line: quoteLine(record.raw, 300), lineNumber: record.line });
   }
+}
+
+/** Modules by their name in the kernel, devices by their usual one. */
+function canonical(cls: string, name: string): string {
+  if (!cls.startsWith("module.")) return normaliseDevice(name);
+  const base = name.slice(name.lastIndexOf("/") + 1).replace(/\.ko(?:\.[gx]z|\.zst)?$/, "");
+  return /^[0-9a-f]{4}:/.test(base) ? normaliseDevice(base) : base.replaceAll("-", "_");
+}
+
+/** The functions of one graphics card die together: one finding. */
+function groupKey(cls: string, device: string | null): string | null {
+  return cls.startsWith("gpu.") || cls === "pcie.device_gone" ? slotOf(device) ?? device : device;
 }
 
 const SUPPRESSED_OWNER: Readonly<Record<string, readonly string[]>> = {

@@ -73,7 +73,7 @@ const linkStatus: Watcher = {
 /** Which cards the kernel log names, so that errors of their ports can be weighed. */
 const named: Watcher = {
   id: "kernel_devices",
-  triggers: ["mlx5_core ", "nvidia ", "bnxt_en ", "ice ", "irdma ", "amdgpu ", "nvrm: gpu "],
+  triggers: ["mlx5_core ", "nvidia ", "bnxt_en ", "ice 0", "irdma ", "amdgpu ", "nvrm: gpu "],
   line(scan, _record, text) {
     if (!/\b(?:mlx5_core|nvidia|bnxt_en|ice|irdma|amdgpu|NVRM: GPU) (?=[0-9a-f]{4}:)/.test(text)) return;
     const set = scan.of("data_devices", () => new Set<string>());

@@ -8,7 +8,7 @@ export interface Watcher {
   triggers: readonly string[];
   /** Only lines without a time stamp: output of commands, not logs. */
   plainOnly?: boolean;
-  /** `text` is the record's text with runs of blanks collapsed. May be called more than once for a line. */
+  /** `text` is the record's text with runs of blanks collapsed. */
   line?(scan: Scan, record: LogRecord, text: string): void;
   /** Called for the lines after `scan.follow`; false ends it. */
   follow?(scan: Scan, record: LogRecord, text: string): boolean;

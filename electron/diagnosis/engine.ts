@@ -1,0 +1,147 @@
+import type { DiagnosisView, FindingView } from "../contract/index.js";
+import { orderOfBlame } from "./blame.js";
+import { ruleOf, RULES } from "./rules/index.js";
+import { Scan } from "./scan.js";
+import type { Group, InputKind, Language, Text } from "./types.js";
+import { WATCHERS } from "./watch/index.js";
+
+/** One source as given: the bytes of a file, or what a collector read. */
+export interface Source {
+  name: string;
+  data: Uint8Array | string | Iterable<Uint8Array | string>;
+  /** The node that it comes from, where several are mixed. */
+  host?: string | null;
+}
+
+/**
+ * A finding with what the page needs beyond the contract: the finding that explains it, times, device, what to look at next.
+ * The contract's fields are all there, so it passes FindingView.
+ */
+export interface Finding extends FindingView {
+  code: string;
+  host: string | null;
+  devices: string[];
+  /** Class of the finding that this one follows from; null for a root. */
+  consequenceOf: string | null;
+  first: { time: number; clock: string } | null;
+  last: { time: number; clock: string } | null;
+  causes: string[];
+  candidates: string[];
+}
+
+/**
+ * cause_found: a root stands first. only_consequences: what was found follows from something outside what was read.
+ * not_in_this_log: something failed and fits no class. harmless: only notes. healthy: nothing. nothing_read: no usable input.
+ */
+export type Verdict = "cause_found" | "only_consequences" | "not_in_this_log" | "harmless" | "healthy" | "nothing_read";
+
+export interface Analysis {
+  verdict: Verdict;
+  /** The order of blame: roots, then what follows from them, then notes. */
+  findings: Finding[];
+  cannotTell: DiagnosisView["cannotTell"];
+  inputs: InputKind[];
+  lines: number;
+  records: number;
+  droppedChars: number;
+}
+
+/** More devices than this with the same fault are one event, told once. */
+const DEVICES_APART = 4;
+
+export function analyse(sources: Iterable<Source>, language: Language = "en"): Analysis {
+  const scan = new Scan();
+  for (const source of sources) {
+    const data = source.data;
+    scan.read(source.name, typeof data === "string" || data instanceof Uint8Array ? [data] : data, source.host ?? null);
+  }
+  return conclude(scan, language);
+}
+
+export async function analyseStreams(sources: Iterable<{ name: string; host?: string | null; data: AsyncIterable<Uint8Array | string> }>, language: Language = "en"): Promise<Analysis> {
+  const scan = new Scan();
+  for (const source of sources) await scan.readStream(source.name, source.data, source.host ?? null);
+  return conclude(scan, language);
+}
+
+/** Judges what a scan has read. `extra` raises findings from values that are no log, such as other members' facts. */
+export function conclude(scan: Scan, language: Language, extra: (scan: Scan) => void = () => undefined): Analysis {
+  for (const watcher of WATCHERS) watcher.end?.(scan);
+  scan.settleSuppressed();
+  extra(scan);
+  mergeDevices(scan);
+  let groups = orderOfBlame(scan);
+  const told = groups.filter((g) => g.severity !== "info");
+  let verdict: Verdict;
+  if (told.some((g) => isCause(g))) verdict = "cause_found";
+  else if (told.length > 0) verdict = "only_consequences";
+  else if (scan.unexplainedCount > 0 && groups.length === 0) verdict = "not_in_this_log";
+  else verdict = groups.length > 0 ? "harmless" : scan.records > 0 ? "healthy" : "nothing_read";
+  if (verdict === "healthy") { scan.raise("none.healthy", { lines: [] }); groups = orderOfBlame(scan); }
+  if (verdict === "not_in_this_log") {
+    const g = scan.raise("none.cause_not_in_log", { count: scan.unexplainedCount });
+    for (const u of scan.unexplained.slice(0, 4)) g.evidence.push({ source: u.source, line: u.line, lineNumber: u.lineNumber, meaning: null });
+    groups = orderOfBlame(scan);
+  }
+  if (verdict === "only_consequences") for (const g of told) if (g.consequenceOf === null) g.checked.push(["The cause is not in what was read: it lies before this excerpt, or in another rank's log.", "原因不在所读内容中：在此摘录之前，或在其他进程的日志中。"]);
+  const findings = groups.map((g) => render(g, language));
+  return { verdict, findings, cannotTell: cannotTell(scan, language), inputs: [...scan.seen], lines: scan.lines, records: scan.records, droppedChars: scan.droppedChars };
+}
+
+function isCause(g: Group): boolean {
+  const role = ruleOf(g.class).role ?? "cause";
+  return role === "cause" || role === "note";
+}
+
+function mergeDevices(scan: Scan): void {
+  const byClass = new Map<string, Group[]>();
+  for (const g of scan.groups.values()) { const key = `${g.class}|${g.host ?? ""}`; byClass.set(key, [...(byClass.get(key) ?? []), g]); }
+  for (const groups of byClass.values()) {
+    if (groups.length <= DEVICES_APART) continue;
+    const [head, ...rest] = groups as [Group, ...Group[]];
+    for (const g of rest) {
+      head.count += g.count;
+      head.suppressed += g.suppressed;
+      for (const d of g.devices) if (head.devices.size < 64) head.devices.add(d);
+      if (head.evidence.length < 6 && g.evidence[0]) head.evidence.push(g.evidence[0]);
+      if (g.first && (!head.first || g.first.time < head.first.time)) head.first = g.first;
+      if (g.last && (!head.last || g.last.time > head.last.time)) head.last = g.last;
+      for (const [key, value] of scan.groups) if (value === g) scan.groups.delete(key);
+    }
+    head.device = null;
+  }
+}
+
+function cannotTell(scan: Scan, _language: Language): DiagnosisView["cannotTell"] {
+  const found = new Set([...scan.groups.values()].map((g) => g.class));
+  return RULES.filter((r) => r.role !== "note" && r.role !== "pointer" && !found.has(r.id) && !r.needs.some((n) => scan.seen.has(n))).map((r) => ({ class: r.id, missing: [...r.needs] }));
+}
+
+const say = (text: Text, language: Language): string => text[language === "en" ? 0 : 1];
+
+/** Values for the commands' placeholders; a placeholder without a value stays, so that nobody runs a wrong command. */
+function fill(command: string, g: Group): string {
+  const device = g.device ?? [...g.devices][0];
+  return command.replace(/\{(\w+)\}/g, (whole, key: string) => {
+    const value = key === "device" ? device : key === "gpu" ? (g.params["gpu"] ?? device) : g.params[key];
+    if (value === undefined) return key.toUpperCase();
+    // What a node said goes into a command only where it is a plain word.
+    return /^[\w./:@%+-]{1,128}$/.test(String(value)) ? String(value) : whole.slice(1, -1).toUpperCase();
+  });
+}
+
+export function render(g: Group, language: Language): Finding {
+  const rule = ruleOf(g.class);
+  const params: Record<string, string | number> = {};
+  for (const [k, v] of Object.entries(g.params)) if (k !== "strong" && k !== "proved" && k !== "weak") params[k] = v;
+  const devices = [...g.devices];
+  if (devices.length > 0) params["device"] = devices.slice(0, 8).join(", ") + (devices.length > 8 ? ` +${devices.length - 8}` : "");
+  return {
+    class: g.class, code: rule.code, severity: g.severity, title: say(rule.title, language), explanation: say(rule.what, language),
+    evidence: g.evidence.map((e) => ({ source: e.source, line: e.line, lineNumber: e.lineNumber, meaning: e.meaning ? say(e.meaning, language) : null })),
+    checked: [...g.checked, ...(rule.checks ?? [])].map((t) => say(t, language)),
+    mend: (rule.mend ?? []).map(([command, risk, en, zh]) => ({ command: fill(command, g), explanation: language === "en" ? en : zh, risk })),
+    count: g.count + g.suppressed, params, host: g.host, devices, consequenceOf: g.consequenceOf, first: g.first, last: g.last,
+    causes: (rule.causes ?? []).map((t) => say(t, language)), candidates: [...(rule.candidates ?? [])],
+  };
+}
