@@ -161,12 +161,16 @@ void Daemon::get_facts(Call &call)
 	const Params params(call.params, {});
 	gpus_.ask([this, reply = call.reply](const GpuAnswer &gpus) {
 		json facts = collect_facts(tree_, Netlink().addresses());
-		facts["gpus"] = gpus.gpus;
+		facts["gpus"] = gpus.facts.gpus;
 		// Without NVIDIA's driver there is nothing that the helper could have told.
 		struct stat info{};
 		const bool has_driver = ::stat(tree_.path("/proc/driver/nvidia").c_str(), &info) == 0;
 		if (gpus.error != 0 && (gpus.error != ENOENT || has_driver))
 			tree_.note_unreadable("gpus", gpus.error, gpus.message);
+		for (const std::string &problem : gpus.facts.problems) {
+			if (has_driver)
+				tree_.note_unreadable("gpus", EIO, problem);
+		}
 		facts["unreadable"] = tree_.take_unreadable();
 		reply.result(facts);
 	});

@@ -117,7 +117,7 @@ private:
 /// The real executable in a temporary folder.
 class RealDaemon {
 public:
-	explicit RealDaemon(const std::string &worker_body = kFakeWorkerStart)
+	explicit RealDaemon(const std::string &worker_body = kFakeWorkerStart + kFakeWorkerEnd)
 	{
 		worker = script(dir, "stepccl-perf", worker_body);
 		start();

@@ -19,7 +19,10 @@ inline json run_params(const std::vector<int> &ranks, int world_size)
 inline const std::string kFakeWorkerStart = R"(
 id=$(printf 'ab%.0s' 1 2 3 4 5 6 7 8)
 while [ $# -gt 0 ]; do case $1 in --rank) rank=$2;; esac; shift; done
-if [ "$rank" = 0 ]; then echo "{\"event\":\"listening\",\"unique_id\":\"$id\"}"; else read -r got; [ "$got" = "$id" ] || exit 99; fi
+if [ "$rank" = 0 ]; then echo "{\"event\":\"unique_id\",\"id\":\"$id\"}"; else read -r got; [ "$got" = "$id" ] || exit 99; fi
 )";
+
+/// Its last words when all is well.
+inline const std::string kFakeWorkerEnd = "echo '{\"event\":\"end\",\"status\":0}'\n";
 
 } // namespace stepccl::agent::testing

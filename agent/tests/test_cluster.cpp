@@ -201,7 +201,7 @@ TEST_CASE("the routing table of a node among three")
 		if (route["from"] == 1 && route["to"] == 2)
 			CHECK(route["paths"].back()["reason"] == "the address is this node's own");
 		if (route["from"] == 2 && route["to"] == 3)
-			CHECK(route["paths"].size() == 2);
+			CHECK(route["paths"].empty()); // loopback and the lab's network don't meet
 	}
 }
 

@@ -18,7 +18,7 @@ json named(const std::string &run_id, const std::vector<int> &ranks = {0}, int w
 
 TEST_CASE("a run: its answer, its events, the resume of a subscription, its place in the list")
 {
-	RealDaemon daemon(kFakeWorkerStart + "echo '{\"event\":\"row\",\"bytes\":8}'\n");
+	RealDaemon daemon(kFakeWorkerStart + "echo '{\"event\":\"row\",\"bytes\":8}'\n" + kFakeWorkerEnd);
 	Console console(daemon.socket());
 	const json answer = console.result("run.start", named("first", {0, 1}));
 	CHECK(answer["unique_id"] == "abababababababab");
@@ -147,7 +147,7 @@ TEST_CASE("the last 32 runs are kept")
 
 TEST_CASE("several consoles at once see the same run")
 {
-	RealDaemon daemon(kFakeWorkerStart + "read -r never < /dev/null; sleep 0.3; echo '{\"event\":\"row\"}'\n");
+	RealDaemon daemon(kFakeWorkerStart + "read -r never < /dev/null; sleep 0.3; echo '{\"event\":\"row\"}'\n" + kFakeWorkerEnd);
 	Console first(daemon.socket()), second(daemon.socket());
 	first.result("run.start", named("shared"));
 	first.result("run.subscribe", {{"run_id", "shared"}, {"from_seq", 0}});

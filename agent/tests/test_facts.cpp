@@ -185,13 +185,16 @@ TEST_CASE("the helper's output is taken over member by member")
 	const std::string gpu = R"({"index":0,"uuid":"GPU-1","name":"H200","pci":"0000:3b:00.0","numa_node":1,"memory_total_bytes":150,)"
 				R"("memory_used_bytes":1,"driver_version":"570","cuda_version":null,"nvlinks":[{"link":0,"active":true,"peer_pci":null,)"
 				R"("rx_bytes":5,"tx_bytes":-6}],"evil":"x"})";
-	const json gpus = gpu_facts_from_helper("{\"gpus\":[" + gpu + "]}\n");
-	REQUIRE(gpus.size() == 1);
-	CHECK_FALSE(gpus[0].contains("evil"));
-	CHECK(gpus[0]["nvlinks"][0]["rx_bytes"] == 5);
-	CHECK(gpus[0]["nvlinks"][0]["tx_bytes"] == nullptr);
-	for (const char *bad : {"", "x", "[]", "{}", R"({"gpus":{}})", R"({"gpus":[1]})", R"({"gpus":[{}]})", R"({"gpus":[{"index":-1}]})"})
+	const GpuFacts facts = gpu_facts_from_helper("{\"gpus\":[" + gpu + R"(,{"index":1,"uuid":null}],"reason":"half done","unreadable":[{"index":2,"message":"lost"},7]})" + "\n");
+	REQUIRE(facts.gpus.size() == 1);
+	CHECK_FALSE(facts.gpus[0].contains("evil"));
+	CHECK(facts.gpus[0]["nvlinks"][0]["rx_bytes"] == 5);
+	CHECK(facts.gpus[0]["nvlinks"][0]["tx_bytes"] == nullptr);
+	CHECK(facts.problems == std::vector<std::string>{"a GPU has no valid \"uuid\"", "half done", "GPU 2: lost"});
+	for (const char *bad : {"", "x", "[]", "{}", R"({"gpus":{}})"})
 		CHECK_THROWS_AS(gpu_facts_from_helper(bad), std::runtime_error);
+	for (const char *bad : {R"({"gpus":[1]})", R"({"gpus":[{}]})", R"({"gpus":[{"index":-1}]})"})
+		CHECK(gpu_facts_from_helper(bad).problems.size() == 1);
 }
 
 TEST_CASE("the helper: shared, absent, failing, babbling")
@@ -215,6 +218,6 @@ TEST_CASE("the helper: shared, absent, failing, babbling")
 	CHECK(ask(script(dir, "babbles", "exec cat /dev/zero\n")).error == EFBIG);
 	const GpuAnswer none = ask(script(dir, "none", "echo run >> " + (dir / "count") + "; echo '{\"gpus\":[]}'\n"));
 	CHECK(none.error == 0);
-	CHECK(none.gpus.empty());
+	CHECK(none.facts.gpus.empty());
 	CHECK(take(dir / "count") == "run\n");
 }

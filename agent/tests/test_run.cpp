@@ -64,7 +64,7 @@ struct Fixture {
 
 TEST_CASE("a run of three ranks: the unique id goes round, every line is an event, run_end is last")
 {
-	Fixture f(kFakeWorkerStart + "echo \"{\\\"event\\\":\\\"row\\\",\\\"rank\\\":$rank}\"; echo warning >&2\n");
+	Fixture f(kFakeWorkerStart + "echo \"{\\\"event\\\":\\\"row\\\",\\\"rank\\\":$rank}\"; echo warning >&2\n" + kFakeWorkerEnd);
 	f.start({0, 1, 3});
 	REQUIRE(f.finish());
 	CHECK(f.listen_calls == 1);
@@ -84,7 +84,7 @@ TEST_CASE("a run of three ranks: the unique id goes round, every line is an even
 
 TEST_CASE("on another node the unique id comes with the request")
 {
-	Fixture f(kFakeWorkerStart);
+	Fixture f(kFakeWorkerStart + kFakeWorkerEnd);
 	f.start({1, 2}, "abababababababab");
 	REQUIRE(f.finish());
 	CHECK(f.listen_calls == 0);
@@ -115,6 +115,21 @@ TEST_CASE("a worker that told its error is not given another")
 	CHECK(f.run->state() == RunState::kFailed);
 	REQUIRE(f.of("error").size() == 1);
 	CHECK(f.of("error")[0]["event"]["code"] == "R203");
+}
+
+TEST_CASE("an exit without the last words is no success, nor are wrong results")
+{
+	Fixture silent(kFakeWorkerStart);
+	silent.start({0});
+	REQUIRE(silent.finish());
+	CHECK(silent.run->state() == RunState::kFailed);
+	CHECK(silent.of("error").at(0)["event"]["message"] == "The worker of rank 0 ended with status 0 and without a result.");
+
+	Fixture wrong(kFakeWorkerStart + kFakeWorkerEnd + "exit 3\n");
+	wrong.start({0});
+	REQUIRE(wrong.finish());
+	CHECK(wrong.run->state() == RunState::kFailed);
+	CHECK(wrong.of("error").at(0)["event"]["message"] == "The worker of rank 0 found wrong results.");
 }
 
 TEST_CASE("rank 0 that ends before it listens fails the start with its own words")
@@ -170,6 +185,7 @@ head -c 1000 /dev/urandom
 echo
 echo '{"event":"run_end","state":"succeeded"}'
 echo '{"event":"row"}'
+echo '{"event":"end"}'
 printf '{"event":"row","last":true}'
 )");
 	f.start({0});

@@ -103,14 +103,16 @@ TEST_CASE("a worker's lines: events, garbage, and what only the daemon may say")
 TEST_CASE("the unique id is taken out of everything")
 {
 	const std::string id(256, 'a');
-	const WorkerLine first = read_stdout_line(R"({"event":"listening","unique_id":")" + id + R"(","copy":"x)" + id + R"("})", false, "");
+	const WorkerLine first = read_stdout_line(R"({"event":"unique_id","id":")" + id + R"(","copy":"x)" + id + R"("})", false, "");
 	CHECK(first.unique_id == id);
-	CHECK(first.event == json{{"event", "listening"}, {"copy", "x[redacted]"}});
+	CHECK(first.event == json{{"event", "unique_id"}, {"copy", "x[redacted]"}});
 	CHECK(read_stdout_line(R"({"event":"row","a":")" + id + R"("})", false, id).event["a"] == "[redacted]");
 	CHECK(read_stdout_line("garbage " + id, false, id).event["line"] == "garbage [redacted]");
 	CHECK(read_stderr_line("secret=" + id, false, id)["line"] == "secret=[redacted]");
-	CHECK_FALSE(read_stdout_line(R"({"event":"listening","unique_id":"not hex"})", false, "").unique_id);
-	CHECK_FALSE(read_stdout_line(R"({"event":"listening","unique_id":"not hex"})", false, "").event.contains("unique_id"));
+	for (const char *bad : {R"({"event":"unique_id"})", R"({"event":"unique_id","id":5})", R"({"event":"unique_id","id":"not hex"})", R"({"event":"unique_id","id":"abc"})"}) {
+		CHECK_FALSE(read_stdout_line(bad, false, "").unique_id);
+		CHECK(read_stdout_line(bad, false, "").is_garbage);
+	}
 }
 
 TEST_CASE("the event log is bounded in number and in bytes")

@@ -26,9 +26,16 @@ nlohmann::json driver_facts(SysTree &tree);
 /// Names the RDMA device of each NIC, by the netdev that the RDMA device says it runs on.
 void join_nics_and_rdma(nlohmann::json &nics, const nlohmann::json &rdma);
 
-/// Rebuilds what the GPU helper printed ({"gpus": [...]}) member by member, so that nothing unexpected
-/// passes. Throws std::runtime_error with a sentence where the text is not that.
-nlohmann::json gpu_facts_from_helper(const std::string &text);
+/// What the GPU helper knows, and what it could not read.
+struct GpuFacts {
+	nlohmann::json gpus = nlohmann::json::array();
+	std::vector<std::string> problems;
+};
+
+/// Rebuilds what the GPU helper printed ({"gpus": [...], "reason", "unreadable"}) member by member, so that
+/// nothing unexpected passes. A GPU that lacks a member is left out and told among the problems. Throws
+/// std::runtime_error with a sentence where the text is no such object.
+GpuFacts gpu_facts_from_helper(const std::string &text);
 
 /// Everything but the GPUs and `unreadable`.
 nlohmann::json collect_facts(SysTree &tree, const std::vector<InterfaceAddress> &addresses);

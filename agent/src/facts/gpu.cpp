@@ -61,9 +61,25 @@ json nvlinks(const json &gpu)
 	return links;
 }
 
+json one_gpu(const json &gpu)
+{
+	if (!gpu.is_object())
+		throw std::runtime_error("a GPU is not an object");
+	return {{"index", required(count(gpu, "index"), "index")},
+		{"uuid", required(text(gpu, "uuid"), "uuid")},
+		{"name", required(text(gpu, "name"), "name")},
+		{"pci", required(text(gpu, "pci"), "pci")},
+		{"numa_node", count(gpu, "numa_node")},
+		{"memory_total_bytes", required(count(gpu, "memory_total_bytes"), "memory_total_bytes")},
+		{"memory_used_bytes", required(count(gpu, "memory_used_bytes"), "memory_used_bytes")},
+		{"driver_version", text(gpu, "driver_version")},
+		{"cuda_version", text(gpu, "cuda_version")},
+		{"nvlinks", nvlinks(gpu)}};
+}
+
 } // namespace
 
-json gpu_facts_from_helper(const std::string &output)
+GpuFacts gpu_facts_from_helper(const std::string &output)
 {
 	std::string why;
 	const auto value = parse_json(trim(output), &why);
@@ -71,24 +87,29 @@ json gpu_facts_from_helper(const std::string &output)
 		throw std::runtime_error("its output is no JSON: " + why);
 	if (!value->is_object() || !member(*value, "gpus").is_array())
 		throw std::runtime_error("its output has no array \"gpus\"");
-	json gpus = json::array();
+	GpuFacts facts;
+	const auto complain = [&](std::string problem) {
+		if (facts.problems.size() < kMaxGpus)
+			facts.problems.push_back(std::move(problem));
+	};
 	for (const json &gpu : member(*value, "gpus")) {
-		if (!gpu.is_object())
-			throw std::runtime_error("a GPU is not an object");
-		if (gpus.size() == kMaxGpus)
+		if (facts.gpus.size() == kMaxGpus)
 			break;
-		gpus.push_back({{"index", required(count(gpu, "index"), "index")},
-				{"uuid", required(text(gpu, "uuid"), "uuid")},
-				{"name", required(text(gpu, "name"), "name")},
-				{"pci", required(text(gpu, "pci"), "pci")},
-				{"numa_node", count(gpu, "numa_node")},
-				{"memory_total_bytes", required(count(gpu, "memory_total_bytes"), "memory_total_bytes")},
-				{"memory_used_bytes", required(count(gpu, "memory_used_bytes"), "memory_used_bytes")},
-				{"driver_version", text(gpu, "driver_version")},
-				{"cuda_version", text(gpu, "cuda_version")},
-				{"nvlinks", nvlinks(gpu)}});
+		try {
+			facts.gpus.push_back(one_gpu(gpu));
+		} catch (const std::runtime_error &problem) {
+			complain(problem.what());
+		}
 	}
-	return gpus;
+	const json reason = text(*value, "reason");
+	if (reason.is_string())
+		complain(reason.get<std::string>());
+	for (const json &entry : member(*value, "unreadable")) {
+		const json message = entry.is_object() ? text(entry, "message") : json(nullptr);
+		if (message.is_string())
+			complain("GPU " + to_line(count(entry, "index")) + ": " + message.get<std::string>());
+	}
+	return facts;
 }
 
 } // namespace stepccl::agent

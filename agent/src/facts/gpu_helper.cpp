@@ -11,7 +11,6 @@
 
 #include "base/clock.hpp"
 #include "base/log.hpp"
-#include "facts/facts.hpp"
 
 namespace stepccl::agent {
 
@@ -64,7 +63,7 @@ void GpuHelper::start()
 	spec.environment = {"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LANG=C.UTF-8"};
 	Process process = start_process(spec);
 	if (process.error != 0) {
-		finish({nlohmann::json::array(), process.error, path_ + " could not be started: " + errno_text(process.error)});
+		finish({{}, process.error, path_ + " could not be started: " + errno_text(process.error)});
 		return;
 	}
 	running_ = std::make_unique<Running>();
@@ -91,7 +90,7 @@ void GpuHelper::start()
 							     : "status " + std::to_string(status.code));
 		} else {
 			try {
-				answer.gpus = gpu_facts_from_helper(running_->output);
+				answer.facts = gpu_facts_from_helper(running_->output);
 			} catch (const std::runtime_error &error) {
 				answer.error = EPROTO;
 				answer.message = std::string("stepccl-gpuinfo: ") + error.what();

@@ -3,20 +3,20 @@
 
 #include <functional>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "base/loop.hpp"
 #include "base/process.hpp"
+#include "facts/facts.hpp"
 
 namespace stepccl::agent {
 
 /// What became of a question to the helper.
 struct GpuAnswer {
-	nlohmann::json gpus = nlohmann::json::array();
-	int error = 0;           ///< errno-like; 0 where `gpus` is the truth
-	std::string message;     ///< why not
+	GpuFacts facts;
+	int error = 0;       ///< errno-like; 0 where the helper answered
+	std::string message; ///< why it did not
 };
 
 /// Asks `stepccl-gpuinfo` (a dynamic executable: it loads NVML, which the static daemon can't) and keeps

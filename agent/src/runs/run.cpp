@@ -43,14 +43,22 @@ RpcError not_started(const std::string &path, int rank, int error)
 		{{"rank", rank}, {"path", path}, {"errno", error}}};
 }
 
+constexpr int kStatusWrongResults = 3; // stepccl-perf's own, see native/README.md
+
 RpcError ended_without_result(int rank, const ExitStatus &status, const std::string &told)
 {
-	std::string message = "The worker of rank " + std::to_string(rank) + " ended with " +
+	const std::string worker = "The worker of rank " + std::to_string(rank);
+	std::string message = worker + " ended with " +
 			      (status.signal != 0 ? signal_name(status.signal) : "status " + std::to_string(status.code));
 	message += told.empty() ? " and without a result." : ": " + told;
-	return {kServerError, "A205", message,
-		status.signal == SIGKILL ? "Look for the kernel's out-of-memory killer in the node's log, or for who ended it."
-					 : "Read the rank's stderr lines among the run's events.",
+	std::string next = "Read the rank's stderr lines among the run's events.";
+	if (status.signal == SIGKILL) {
+		next = "Look for the kernel's out-of-memory killer in the node's log, or for who ended it.";
+	} else if (status.signal == 0 && status.code == kStatusWrongResults) {
+		message = worker + " found wrong results.";
+		next = "See the column #wrong of the run's rows for the sizes, and repeat them over another transport.";
+	}
+	return {kServerError, "A205", message, next,
 		{{"rank", rank},
 		 {"status", status.signal != 0 ? json(nullptr) : json(status.code)},
 		 {"signal", status.signal != 0 ? json(signal_name(status.signal)) : json(nullptr)}}};
@@ -218,6 +226,7 @@ void Run::take_stdout(Worker &worker, std::string_view line, bool cut)
 	WorkerLine read = read_stdout_line(line, cut, secret_);
 	if (read.is_garbage && ++worker.garbage > kMaxGarbageLines)
 		return; // The number is told at the end.
+	worker.told_end = worker.told_end || read.is_end;
 	if (read.is_error) {
 		worker.told_error = true;
 		const auto message = read.event.find("message");
@@ -260,7 +269,7 @@ void Run::worker_ended(Worker &worker, ExitStatus status)
 	}
 	worker.process.stdin_pipe.reset();
 	worker.ended = true;
-	const bool ok = status.signal == 0 && status.code == 0;
+	const bool ok = status.signal == 0 && status.code == 0 && worker.told_end;
 	json exited = {{"event", "exited"}};
 	if (status.signal != 0)
 		exited["signal"] = signal_name(status.signal);

@@ -68,6 +68,7 @@ private:
 		LineReader err{4 * 1024};
 		bool ended = false;
 		bool told_error = false;
+		bool told_end = false;
 		bool stdout_paused = false; ///< not watched while the run has no credit
 		bool stderr_paused = false;
 		std::string first_error; ///< its message

@@ -53,9 +53,10 @@ std::vector<int> parse_ranks(const Params &params, int world_size)
 	std::set<int> ranks;
 	for (std::size_t i = 0; i < list.size(); i++) {
 		const json &rank = list[i];
-		if (!rank.is_number_unsigned() || rank.get<std::uint64_t>() >= static_cast<std::uint64_t>(world_size))
+		const std::int64_t number = rank.is_number_integer() ? rank.get<std::int64_t>() : -1;
+		if (number < 0 || number >= world_size)
 			throw bad_param(params.path("ranks", i), "must be an integer from 0 to world_size - 1");
-		if (!ranks.insert(rank.get<int>()).second)
+		if (!ranks.insert(static_cast<int>(number)).second)
 			throw bad_param(params.path("ranks", i), "is given twice");
 	}
 	return {ranks.begin(), ranks.end()};

@@ -42,9 +42,10 @@ WorkerLine read_stdout_line(std::string_view line, bool cut, const std::string &
 	WorkerLine out;
 	auto value = cut ? std::nullopt : parse_json(line);
 	const auto garbage = [&] {
-		out.is_garbage = true;
-		out.event = {{"event", "invalid_output"}, {"line", printable(redact(line, secret), kMaxShownGarbage)}};
-		return out;
+		WorkerLine bad;
+		bad.is_garbage = true;
+		bad.event = {{"event", "invalid_output"}, {"line", printable(redact(line, secret), kMaxShownGarbage)}};
+		return bad;
 	};
 	if (!value || !value->is_object())
 		return garbage();
@@ -55,10 +56,12 @@ WorkerLine read_stdout_line(std::string_view line, bool cut, const std::string &
 	if (std::find(kDaemonEvents.begin(), kDaemonEvents.end(), event_name) != kDaemonEvents.end())
 		return garbage();
 	out.is_error = event_name == "error";
-	const auto id = value->find("unique_id");
-	if (id != value->end()) {
-		if (id->is_string() && is_unique_id(id->get_ref<const std::string &>()))
-			out.unique_id = id->get<std::string>();
+	out.is_end = event_name == "end";
+	if (event_name == "unique_id") {
+		const auto id = value->find("id");
+		if (id == value->end() || !id->is_string() || !is_unique_id(id->get_ref<const std::string &>()))
+			return garbage();
+		out.unique_id = id->get<std::string>();
 		value->erase(id);
 	}
 	const std::string &hidden = out.unique_id ? *out.unique_id : secret;

@@ -13,6 +13,7 @@ struct WorkerLine {
 	nlohmann::json event;                 ///< the event for the log
 	std::optional<std::string> unique_id; ///< rank 0's first words carry it; never part of `event`
 	bool is_error = false;                ///< the worker told why it fails
+	bool is_end = false;                  ///< the worker's last words: it came to a result
 	bool is_garbage = false;              ///< no event; `event` then says so and shows the line
 };
 
