@@ -122,7 +122,7 @@ describe("every answer", () => {
   it("the page comes with the policy and its nonce", async () => {
     const page = await ask("/", { headers: withCookie() });
     const csp = String(page.headers["content-security-policy"]);
-    const nonce = /nonce="([^"]+)"/.exec(page.body)?.[1];
+    const nonce = /csp-nonce" content="([^"]+)"/.exec(page.body)?.[1];
     expect(nonce).toMatch(/^[A-Za-z0-9+/]{24}$/);
     expect(csp).toBe(
       `default-src 'none'; script-src 'self'; style-src 'self' 'nonce-${nonce}'; img-src 'self' data:; font-src 'self'; connect-src 'self' ws://127.0.0.1:${shell.port}; ` +

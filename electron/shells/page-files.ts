@@ -59,9 +59,9 @@ export async function readPageFile(pageDir: string, pathname: string): Promise<P
   }
 }
 
-/** Puts the nonce where the page's widgets find it: `<meta property="csp-nonce" nonce="…">`. */
+/** Puts the nonce where the page's widgets find it: `<meta name="csp-nonce" content="…">`. */
 export function withNonce(html: Buffer, nonce: string): Buffer {
-  return Buffer.from(html.toString("utf8").replace(/<head(?=[\s>])[^>]{0,200}>/i, (head) => `${head}<meta property="csp-nonce" nonce="${nonce}">`));
+  return Buffer.from(html.toString("utf8").replace(/<head(?=[\s>])[^>]{0,200}>/i, (head) => `${head}<meta name="csp-nonce" content="${nonce}">`));
 }
 
 const isAbsence = (error: unknown): boolean =>
