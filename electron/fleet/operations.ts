@@ -124,6 +124,8 @@ export class Operations {
 
 async function runNode(node: NodeOperation, task: NodeTask, work: (nodeId: string, task: NodeTask) => Promise<void>, changed: () => void): Promise<void> {
   try {
+    // Whoever starts an operation knows its id before anything of it happens.
+    await Promise.resolve();
     await work(node.nodeId, task);
     node.state = "succeeded";
   } catch (error) {

@@ -55,7 +55,7 @@ export interface ScriptOptions {
  */
 export async function runScript(session: NodeSession, host: string, name: string, script: string, args: readonly string[], options: ScriptOptions = {}): Promise<Fields> {
   const command = shellCommand(["/bin/sh", "-s", "--", ...args]);
-  const exec: ExecOptions = { stdin: `${HEAD}{\n${script}\n} </dev/null\nexit 0\n`, root: options.root ?? false, timeoutMs: options.timeoutMs ?? 30_000, maxBytes: 256 * 1024 };
+  const exec: ExecOptions = { stdin: `# StepCCL: ${name}\n${HEAD}{\n${script}\n} </dev/null\nexit 0\n`, root: options.root ?? false, timeoutMs: options.timeoutMs ?? 30_000, maxBytes: 256 * 1024 };
   if (options.signal) exec.signal = options.signal;
   const result = await session.exec(command, exec);
   const fields = new Fields(result.stdout);

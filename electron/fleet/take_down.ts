@@ -2,7 +2,7 @@ import { ConsoleError } from "../contract/index.js";
 import { NodeLock } from "./lock.js";
 import type { NodeTask } from "./operations.js";
 import { runScript, type Fields } from "./remote.js";
-import { DRIVER_REMOVE } from "./scripts/driver.js";
+import { DRIVER_HOLDERS, DRIVER_REMOVE } from "./scripts/driver.js";
 import { FILES_REMOVE, SERVICE_REMOVE } from "./scripts/service.js";
 import { TX_ROLLBACK } from "./scripts/transaction.js";
 import type { NodeTransport } from "./transport.js";
@@ -20,7 +20,7 @@ export interface TakeDownContext {
 
 /**
  * Takes off everything that bring-ups put on a node, last things first, and nothing else. Safe to repeat: what is gone is gone.
- * @throws ConsoleError H311 the driver is in use; service and membership are gone by then, and a repetition goes on from there
+ * @throws ConsoleError H311 the driver is in use; nothing was changed then
  */
 export async function takeDown(context: TakeDownContext, task: NodeTask): Promise<void> {
   const { session, host } = context;
@@ -31,6 +31,9 @@ export async function takeDown(context: TakeDownContext, task: NodeTask): Promis
       await session.connect(task.signal);
       lock = await NodeLock.take(session, host, context.consoleId);
       const fields = await root("undoing a bring-up that was cut off", TX_ROLLBACK);
+      // Asked before anything is taken away: a node that is in use stays whole.
+      const holders = (await root("looking who uses the driver", DRIVER_HOLDERS)).one("holders");
+      if (holders !== null) throw ConsoleError.of("H311", { host, holders: holders.trim() });
       if (fields.has("undo_failed")) report.detail(`not undone: ${fields.all("undo_failed").join(", ")}`);
     });
     await task.step("leave", () => context.leave());

@@ -96,6 +96,15 @@ done
 say device "$found"
 `;
 
+/** Whether anybody but our daemon uses the module, as root. Prints holders where somebody does. */
+export const DRIVER_HOLDERS = `${HOLDERS}
+if [ -d /sys/module/dma_engine ]; then
+  find_holders
+  [ -z "$holders" ] || say holders "$holders"
+fi
+exit 0
+`;
+
 /** Takes the module off, as root. Prints removed=yes|absent; failed=in_use. */
 export const DRIVER_REMOVE = `${HOLDERS}
 if [ -d /sys/module/dma_engine ]; then
