@@ -80,30 +80,30 @@ struct call {
 	int (*fn)(struct sdma_file *f, void *arg, const struct sdma_reply *r);
 	u32 bytes;
 	bool needs_ctx;
-	bool replies;		/* writes its answer itself, before it commits */
+	enum { REPLY_NONE, REPLY_AFTER, REPLY_SELF } reply;	/* SELF: before it commits */
 };
 
-#define CALL(cmd, type, ctx, reply, func) \
+#define CALL(cmd, type, ctx, replies, func) \
 	[_IOC_NR(cmd)] = { \
 		.fn = func, \
 		.bytes = sizeof(struct stepccl_dma_##type), \
 		.needs_ctx = ctx, \
-		.replies = reply, \
+		.reply = replies, \
 	}
 
 static const struct call calls[] = {
-	CALL(STEPCCL_DMA_HELLO, hello, false, false, call_hello),
-	CALL(STEPCCL_DMA_QUERY, query, false, false, sdma_call_query),
-	CALL(STEPCCL_DMA_CTX_CREATE, ctx_create, false, true, call_ctx_create),
-	CALL(STEPCCL_DMA_MR_REG, mr_reg, true, true, sdma_call_mr_reg),
-	CALL(STEPCCL_DMA_MR_REG_DMABUF, mr_reg_dmabuf, true, false, sdma_call_mr_reg_dmabuf),
-	CALL(STEPCCL_DMA_MR_DEREG, mr_dereg, true, false, sdma_call_mr_dereg),
-	CALL(STEPCCL_DMA_MR_EXPORT, mr_export, true, true, sdma_call_mr_export),
-	CALL(STEPCCL_DMA_MR_IMPORT, mr_import, true, true, sdma_call_mr_import),
-	CALL(STEPCCL_DMA_ENTER, enter, true, false, call_enter),
-	CALL(STEPCCL_DMA_CANCEL, cancel, true, false, call_cancel),
-	CALL(STEPCCL_DMA_ROUTE_SET, route_set, false, false, call_route_set),
-	CALL(STEPCCL_DMA_SUBMIT_ONE, submit_one, true, false, sdma_call_submit_one),
+	CALL(STEPCCL_DMA_HELLO, hello, false, REPLY_AFTER, call_hello),
+	CALL(STEPCCL_DMA_QUERY, query, false, REPLY_AFTER, sdma_call_query),
+	CALL(STEPCCL_DMA_CTX_CREATE, ctx_create, false, REPLY_SELF, call_ctx_create),
+	CALL(STEPCCL_DMA_MR_REG, mr_reg, true, REPLY_SELF, sdma_call_mr_reg),
+	CALL(STEPCCL_DMA_MR_REG_DMABUF, mr_reg_dmabuf, true, REPLY_AFTER, sdma_call_mr_reg_dmabuf),
+	CALL(STEPCCL_DMA_MR_DEREG, mr_dereg, true, REPLY_NONE, sdma_call_mr_dereg),
+	CALL(STEPCCL_DMA_MR_EXPORT, mr_export, true, REPLY_SELF, sdma_call_mr_export),
+	CALL(STEPCCL_DMA_MR_IMPORT, mr_import, true, REPLY_SELF, sdma_call_mr_import),
+	CALL(STEPCCL_DMA_ENTER, enter, true, REPLY_AFTER, call_enter),
+	CALL(STEPCCL_DMA_CANCEL, cancel, true, REPLY_AFTER, call_cancel),
+	CALL(STEPCCL_DMA_ROUTE_SET, route_set, false, REPLY_NONE, call_route_set),
+	CALL(STEPCCL_DMA_SUBMIT_ONE, submit_one, true, REPLY_AFTER, sdma_call_submit_one),
 };
 
 union call_arg {
@@ -166,9 +166,10 @@ long sdma_ioctl(struct file *file, unsigned int cmd, unsigned long argp)
 	r.bytes = call->bytes;
 
 	ret = call->fn(f, &arg, &r);
-	if (ret >= 0 && call->replies)
+	if (call->reply == REPLY_NONE || (call->reply == REPLY_SELF && ret >= 0))
 		return ret;
-	if (sdma_reply(&r, &arg) && ret >= 0)
+	/* What failed keeps its errno, and SQEs that were taken keep their count. */
+	if (sdma_reply(&r, &arg) && !ret)
 		ret = -EFAULT;
 	return ret;
 }
