@@ -63,7 +63,7 @@ const AlgorithmRow& choose_algorithm(stepccl_collective_t collective, std::uint3
     const bool direct = row.algorithm == STEPCCL_ALGORITHM_DIRECT_ONE_SHOT || row.algorithm == STEPCCL_ALGORITHM_DIRECT_TWO_SHOT;
     if (direct && world > kDirectWorld) continue;
     const double cost = row.cost(world, bytes, alpha, beta, gamma);
-    if (cost < least) {
+    if (best == nullptr || cost < least * (1 - 1e-9)) {  // a tie goes to the first row, whatever the rounding
       least = cost;
       best = &row;
     }

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+// Strangers, impostors and absentees at the rendezvous, over real sockets.
+#include <doctest/doctest.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <random>
+
+#include "bootstrap/control_plane.hpp"
+#include "bootstrap/handshake.hpp"
+#include "ranks.hpp"
+
+using namespace stepccl;
+using namespace stepccl::bootstrap;
+using namespace stepccl::testing;
+
+namespace {
+
+UniqueId opened(const stepccl_unique_id_t& id) { return UniqueId::decode(id).value(); }
+
+stepccl_unique_id_t changed(const stepccl_unique_id_t& id, const std::function<void(UniqueId&)>& change) {
+  UniqueId inside = opened(id);
+  change(inside);
+  return inside.encode();
+}
+
+Fd connect_raw(const Endpoint& endpoint) {
+  auto fd = connect_to(endpoint, Deadline::after_ms(5000), {});
+  return fd.ok() ? std::move(fd.value()) : Fd();
+}
+
+// Rank 0 of two; rank 1 joins after `disturb` has had its way with the port.
+void join_after(const std::function<void(const stepccl_unique_id_t&)>& disturb) {
+  const stepccl_unique_id_t id = new_id();
+  const stepccl_config_t config = config_for(STEPCCL_TRANSPORT_BIT(STEPCCL_TRANSPORT_TCP));
+  std::atomic<int> good{0};
+  const auto rank = [&](std::uint32_t index) {
+    stepccl_comm_t comm = nullptr;
+    const stepccl_result_t result = stepccl_comm_init_rank(&comm, 2, &id, index, &config);
+    CHECK_MESSAGE(result == STEPCCL_SUCCESS, last_error().text);
+    if (result != STEPCCL_SUCCESS) return;
+    std::int32_t x = 1;
+    good += stepccl_all_reduce(comm, &x, &x, 1, STEPCCL_INT32, STEPCCL_SUM, nullptr) == STEPCCL_SUCCESS && x == 2;
+    stepccl_comm_destroy(comm);
+  };
+  std::thread zero(rank, 0);
+  disturb(id);
+  std::thread one(rank, 1);
+  zero.join();
+  one.join();
+  CHECK(good == 2);
+}
+
+stepccl_result_t try_join(const stepccl_unique_id_t& id, std::uint32_t rank, std::uint32_t world, std::uint32_t timeout_ms) {
+  stepccl_config_t config = config_for(0);
+  config.timeout_ms = timeout_ms;
+  stepccl_comm_t comm = nullptr;
+  return stepccl_comm_init_rank(&comm, world, &id, rank, &config);
+}
+
+}  // namespace
+
+TEST_CASE("a wrong secret is refused and harms nobody") {
+  join_after([](const stepccl_unique_id_t& id) {
+    const auto wrong = changed(id, [](UniqueId& inside) { inside.secret[0] ^= std::byte{1}; });
+    CHECK(try_join(wrong, 1, 2, 3000) == STEPCCL_ERROR_AUTHENTICATION);
+    CHECK(std::string(last_error().text).find("secret") != std::string::npos);
+  });
+}
+
+TEST_CASE("an id of another job at the same address is refused") {
+  join_after([](const stepccl_unique_id_t& id) {
+    const auto other = changed(id, [](UniqueId& inside) { inside.comm_id ^= 1; });
+    CHECK(try_join(other, 1, 2, 3000) == STEPCCL_ERROR_AUTHENTICATION);
+  });
+}
+
+TEST_CASE("a world size that differs is refused") {
+  join_after([](const stepccl_unique_id_t& id) { CHECK(try_join(id, 1, 3, 3000) == STEPCCL_ERROR_RANK_CONFLICT); });
+}
+
+TEST_CASE("a peer of another protocol version is told so") {
+  join_after([](const stepccl_unique_id_t& id) {
+    const Fd fd = connect_raw(opened(id).endpoint);
+    Hello hello;
+    hello.version = kProtocolVersion + 1;
+    hello.comm_id = opened(id).comm_id;
+    REQUIRE(write_all(fd.get(), bytes_of(hello), Deadline::after_ms(2000), {}).ok());
+    Challenge answer;
+    REQUIRE(read_exact(fd.get(), std::as_writable_bytes(std::span(&answer, 1)), Deadline::after_ms(2000), {}).ok());
+    CHECK(answer.status == STEPCCL_ERROR_VERSION);
+  });
+}
+
+TEST_CASE("garbage, silence and half-open connections do not keep a rank out") {
+  join_after([](const stepccl_unique_id_t& id) {
+    static std::vector<Fd> open;
+    std::mt19937 random(1);
+    for (int i = 0; i < 50; ++i) {
+      Fd fd = connect_raw(opened(id).endpoint);
+      REQUIRE(fd);
+      std::vector<std::byte> junk(random() % 300);
+      for (auto& byte : junk) byte = static_cast<std::byte>(random());
+      if (i % 3 == 0) junk.resize(std::min<std::size_t>(junk.size(), 3));
+      if (i % 5 == 0) {  // begins well, then says no more
+        const Hello hello;
+        junk.assign(bytes_of(hello).begin(), bytes_of(hello).begin() + 20);
+      }
+      (void)::send(fd.get(), junk.data(), junk.size(), MSG_NOSIGNAL);
+      if (i % 2 == 0) open.push_back(std::move(fd));
+    }
+  });
+}
+
+TEST_CASE("a thousand connections at once do not keep a rank out") {
+  rlimit limit{};
+  getrlimit(RLIMIT_NOFILE, &limit);
+  limit.rlim_cur = std::min<rlim_t>(limit.rlim_max, 4096);
+  setrlimit(RLIMIT_NOFILE, &limit);
+  std::vector<Fd> crowd;
+  join_after([&](const stepccl_unique_id_t& id) {
+    for (int i = 0; i < 1000; ++i) {
+      Fd fd = connect_raw(opened(id).endpoint);
+      if (fd) crowd.push_back(std::move(fd));
+    }
+    CHECK(crowd.size() > 900);
+  });
+}
+
+TEST_CASE("a rank that is taken is refused") {
+  const stepccl_unique_id_t id = new_id();
+  std::atomic<int> conflicts{0};
+  std::atomic<int> joined{0};
+  std::vector<std::thread> threads;
+  for (const std::uint32_t rank : {0u, 1u, 1u}) {
+    threads.emplace_back([&, rank] {
+      const stepccl_result_t result = try_join(id, rank, 3, 2500);
+      conflicts += result == STEPCCL_ERROR_RANK_CONFLICT;
+      joined += result == STEPCCL_ERROR_TIMEOUT;  // rank 2 never comes
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  CHECK(conflicts == 1);
+  CHECK(joined == 2);
+}
+
+TEST_CASE("the ranks that did not come are named") {
+  const stepccl_unique_id_t id = new_id();
+  const auto begin = std::chrono::steady_clock::now();
+  CHECK(try_join(id, 0, 4, 700) == STEPCCL_ERROR_TIMEOUT);
+  const std::string text = last_error().text;
+  CHECK_MESSAGE(text.find("1, 2, 3 of 4") != std::string::npos, text);
+  CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(3));
+}
+
+TEST_CASE("a rank 0 that is gone is reported soon") {
+  const stepccl_unique_id_t id = new_id();
+  stepccl_unique_id_discard(&id);
+  const auto begin = std::chrono::steady_clock::now();
+  CHECK(try_join(id, 1, 2, 20'000) == STEPCCL_ERROR_PEER_UNREACHABLE);
+  CHECK(last_error().peer == 0);
+  CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(6));
+}
+
+TEST_CASE("an id serves one communicator") {
+  const stepccl_unique_id_t id = new_id();
+  CHECK(try_join(id, 0, 1, 1000) == STEPCCL_SUCCESS);
+  CHECK(try_join(id, 0, 1, 1000) == STEPCCL_ERROR_INVALID_USAGE);
+}
+
+TEST_CASE("what an authenticated rank may not send ends the job with its name") {
+  // A holder of the secret that speaks nonsense after the handshake.
+  const stepccl_unique_id_t id = new_id();
+  std::string text;
+  std::thread zero([&] {
+    CHECK(try_join(id, 0, 2, 5000) == STEPCCL_ERROR_PROTOCOL);
+    text = last_error().text;
+  });
+  const Fd fd = connect_raw(opened(id).endpoint);
+  JobKey key;
+  key.secret = opened(id).secret;
+  key.comm_id = opened(id).comm_id;
+  key.rank = 1;
+  key.world = 2;
+  REQUIRE(client_handshake(fd.get(), key, Role::control, Deadline::after_ms(2000), {}).ok());
+  const MessageHeader nonsense{0xffffff, 77, 0};
+  REQUIRE(write_all(fd.get(), bytes_of(nonsense), Deadline::after_ms(2000), {}).ok());
+  zero.join();
+  CHECK_MESSAGE(text.find("rank 1") != std::string::npos, text);
+}

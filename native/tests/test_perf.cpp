@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <doctest/doctest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <vector>
+
+#include "core/float16.hpp"
+#include "perf/arguments.hpp"
+#include "perf/data.hpp"
+#include "perf/output.hpp"
+
+using nlohmann::json;
+
+namespace {
+
+struct Run {
+  int status = -1;
+  std::vector<json> events;
+  std::string text;
+};
+
+Run run(const std::string& arguments) {
+  Run result;
+  FILE* pipe = popen((std::string(STEPCCL_PERF) + " " + arguments + " 2>&1").c_str(), "r");
+  REQUIRE(pipe != nullptr);
+  char buffer[4096];
+  while (const std::size_t got = fread(buffer, 1, sizeof buffer, pipe)) result.text.append(buffer, got);
+  result.status = WEXITSTATUS(pclose(pipe));
+  std::istringstream lines(result.text);
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.empty() && line[0] == '{') result.events.push_back(json::parse(line));
+  }
+  return result;
+}
+
+std::vector<json> of(const Run& run, const std::string& name) {
+  std::vector<json> found;
+  for (const auto& event : run.events) {
+    if (event["event"] == name) found.push_back(event);
+  }
+  return found;
+}
+
+std::optional<std::string> parse(std::vector<std::string> words, perf::Arguments& arguments) {
+  words.insert(words.begin(), "stepccl-perf");
+  std::vector<char*> argv;
+  for (auto& word : words) argv.push_back(word.data());
+  return perf::parse(static_cast<int>(argv.size()), argv.data(), arguments);
+}
+
+}  // namespace
+
+TEST_CASE("the check counts every wrong element and lets right ones pass") {
+  for (int datatype = 0; datatype < STEPCCL_DATATYPE_COUNT; ++datatype) {
+    for (int redop = 0; redop < STEPCCL_REDOP_COUNT; ++redop) {
+      CAPTURE(datatype);
+      CAPTURE(redop);
+      const auto type = static_cast<stepccl_datatype_t>(datatype);
+      const auto op = static_cast<stepccl_redop_t>(redop);
+      constexpr std::size_t kCount = 500;
+      const std::size_t element = stepccl_datatype_bytes(type);
+      std::vector<std::uint64_t> data(kCount);
+      perf::fill(data.data(), kCount, type, op, 0, 3);
+      CHECK(perf::count_wrong(data.data(), kCount, type, op, 1, 3) == 0);  // a world of one: the input is the result
+      const auto more = perf::count_wrong(data.data(), kCount, type, op, 4, 3);
+      CHECK(more > kCount / 10);  // the input of rank 0 is not the result of four ranks
+      perf::poison(data.data(), kCount * element);
+      CHECK(perf::count_wrong(data.data(), kCount, type, op, 4, 3) > kCount * 9 / 10);
+    }
+  }
+}
+
+TEST_CASE("a sum of one rank too many or too few in fp32 is outside the bound") {
+  constexpr std::size_t kCount = 1000;
+  std::vector<double> sum(kCount, 0);
+  std::vector<float> part(kCount);
+  for (std::uint32_t rank = 0; rank < 3; ++rank) {
+    perf::fill(part.data(), kCount, STEPCCL_FLOAT32, STEPCCL_SUM, rank, 1);
+    for (std::size_t i = 0; i < kCount; ++i) sum[i] += part[i];
+  }
+  std::vector<float> result(sum.begin(), sum.end());
+  CHECK(perf::count_wrong(result.data(), kCount, STEPCCL_FLOAT32, STEPCCL_SUM, 3, 1) == 0);
+  result[7] += 1e-5f;
+  CHECK(perf::count_wrong(result.data(), kCount, STEPCCL_FLOAT32, STEPCCL_SUM, 3, 1) == 1);
+  result[9] = std::numeric_limits<float>::quiet_NaN();
+  CHECK(perf::count_wrong(result.data(), kCount, STEPCCL_FLOAT32, STEPCCL_SUM, 3, 1) == 2);
+}
+
+TEST_CASE("sizes, lists and mistakes on the command line") {
+  perf::Arguments a;
+  CHECK_FALSE(parse({"-b", "4K", "-e", "1M", "-d", "all", "-o", "max", "-np", "2"}, a));
+  CHECK(a.min_bytes == 4096);
+  CHECK(a.max_bytes == 1u << 20);
+  CHECK(a.datatypes.size() == STEPCCL_DATATYPE_COUNT);
+  CHECK(a.redops == std::vector{STEPCCL_MAX});
+  for (const std::vector<std::string>& bad : std::vector<std::vector<std::string>>{
+           {"-b"}, {"-b", "x"}, {"-b", "99999999999999G"}, {"-f", "1"}, {"-n", "0"}, {"--transport", "none"}, {"--transport", "carrier"}, {"-z"},
+           {"-b", "2", "-e", "1"}, {"--rank", "1", "--world-size", "2"}, {"--rank", "2", "--world-size", "2", "--unique-id-stdin"},
+           {"--rank", "0", "--world-size", "2"}, {"-np", "2", "--world-size", "2"}, {"--collective", "all_gather"}}) {
+    perf::Arguments fresh;
+    CHECK(parse(bad, fresh).has_value());
+  }
+}
+
+TEST_CASE("a unique id goes to text and back") {
+  stepccl_unique_id_t id{};
+  for (std::size_t i = 0; i < sizeof id.bytes; ++i) id.bytes[i] = static_cast<std::uint8_t>(i * 37);
+  stepccl_unique_id_t back{};
+  REQUIRE(perf::from_hex(perf::to_hex(id), back));
+  CHECK(std::equal(std::begin(id.bytes), std::end(id.bytes), std::begin(back.bytes)));
+  CHECK_FALSE(perf::from_hex("", back));
+  CHECK_FALSE(perf::from_hex(std::string(256, 'g'), back));
+  CHECK_FALSE(perf::from_hex(std::string(255, '0'), back));
+}
+
+TEST_CASE("a run prints one event a line, rows at rank 0 and a summary") {
+  const Run result = run("-np 3 -b 8 -e 64K -f 16 -n 3 -w 1 --json");
+  CHECK(result.status == 0);
+  CHECK(of(result, "start").size() == 3);
+  CHECK(of(result, "end").size() == 3);
+  const auto rows = of(result, "row");
+  REQUIRE(rows.size() == 4);
+  CHECK(rows[1]["bytes"] == 128);
+  CHECK(rows[1]["count"] == 32);
+  CHECK(rows[1]["root"] == -1);
+  for (const auto& row : rows) {
+    CHECK(row["out_of_place"]["wrong"] == 0);
+    CHECK(row["in_place"]["wrong"] == 0);
+    CHECK(row["in_place"]["time_us"] > 0);
+  }
+  const auto summary = of(result, "summary");
+  REQUIRE(summary.size() == 1);
+  CHECK(summary[0]["wrong"] == 0);
+}
+
+TEST_CASE("the table has nccl-tests' columns") {
+  const Run result = run("-np 2 -b 8 -e 8 -n 2 -w 1 --transport tcp");
+  CHECK(result.status == 0);
+  CHECK(result.text.find("#       size         count      type   redop    root") != std::string::npos);
+  CHECK(result.text.find("# Out of bounds values : 0 OK") != std::string::npos);
+}
+
+TEST_CASE("a mistake on the command line ends with status 2, a refused transport with 1 and its code") {
+  CHECK(run("--nonsense").status == 2);
+  const Run refused = run("-np 2 -b 8 -e 8 -n 1 -w 0 --json --transport rdma --net-interface no-such-interface");
+  CHECK(refused.status == 1);
+  REQUIRE_FALSE(of(refused, "error").empty());
+  CHECK(of(refused, "error")[0]["code"] == "R104");
+  CHECK(of(refused, "error")[0]["next"].get<std::string>().size() > 10);
+}
+
+TEST_CASE("SIGTERM aborts all ranks of a run") {
+  int ends[2];
+  REQUIRE(pipe(ends) == 0);
+  const pid_t pid = fork();
+  if (pid == 0) {
+    dup2(ends[1], STDOUT_FILENO);
+    close(ends[0]);
+    execl(STEPCCL_PERF, STEPCCL_PERF, "-np", "3", "-b", "64K", "-e", "64K", "-n", "100000000", "--json", nullptr);
+    _exit(99);
+  }
+  close(ends[1]);
+  std::string text;
+  char buffer[4096];
+  int starts = 0;
+  const auto count = [&](const char* word) {
+    int found = 0;
+    for (std::size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) ++found;
+    return found;
+  };
+  while (starts < 3) {
+    const ssize_t got = read(ends[0], buffer, sizeof buffer);
+    REQUIRE(got > 0);
+    text.append(buffer, static_cast<std::size_t>(got));
+    starts = count("\"start\"");
+  }
+  usleep(200'000);
+  const auto begin = std::chrono::steady_clock::now();
+  kill(pid, SIGTERM);
+  for (ssize_t got = 0; (got = read(ends[0], buffer, sizeof buffer)) > 0;) text.append(buffer, static_cast<std::size_t>(got));
+  int status = 0;
+  waitpid(pid, &status, 0);
+  CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(3));
+  CHECK(WEXITSTATUS(status) == 128 + SIGTERM);
+  CHECK(count("\"R205\"") + count("\"R206\"") == 3);
+}
