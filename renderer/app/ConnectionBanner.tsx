@@ -10,7 +10,7 @@ import css from "./app.module.css";
 /** Below this a lost connection is not worth a banner: a reload of the host is over by then. */
 const QUIET_MS = 800;
 
-/** Says that what is shown is old, since when, and what to do. Lies over the page's top edge, so nothing moves. */
+/** Says that what is shown is old, since when, and what to do. Lies over the page's lower edge, so nothing moves. */
 export function ConnectionBanner() {
   const { t } = useTranslation();
   const { reconnectNow } = useConsole();

@@ -10,7 +10,7 @@ import IconSearch from "@tabler/icons-react/icons/IconSearch";
 import IconServer2 from "@tabler/icons-react/icons/IconServer2";
 import IconStethoscope from "@tabler/icons-react/icons/IconStethoscope";
 import IconSun from "@tabler/icons-react/icons/IconSun";
-import IconSunMoon from "@tabler/icons-react/icons/IconSunMoon";
+import IconDeviceDesktop from "@tabler/icons-react/icons/IconDeviceDesktop";
 import IconTopologyStar3 from "@tabler/icons-react/icons/IconTopologyStar3";
 import { LANGUAGES, type Language } from "../i18n/index.js";
 import { AddNodes } from "../nodes/AddNodes.js";
@@ -58,14 +58,14 @@ function Navigation() {
   );
 }
 
-const SCHEMES = [["auto", IconSunMoon], ["light", IconSun], ["dark", IconMoon]] as const;
+const SCHEMES = [["auto", IconDeviceDesktop], ["light", IconSun], ["dark", IconMoon]] as const;
 
 function Preferences() {
   const { t, i18n } = useTranslation();
   // keepTransitions: the alternative inserts a <style>, which the CSP forbids.
   const { colorScheme, setColorScheme } = useMantineColorScheme({ keepTransitions: true });
   const set = useUi((s) => s.set);
-  const SchemeIcon = SCHEMES.find(([scheme]) => scheme === colorScheme)?.[1] ?? IconSunMoon;
+  const SchemeIcon = SCHEMES.find(([scheme]) => scheme === colorScheme)?.[1] ?? IconDeviceDesktop;
   return (
     <>
       <Menu position="bottom-end">

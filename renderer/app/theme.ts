@@ -12,6 +12,8 @@ export const theme = createTheme({
   fontFamilyMonospace: MONO,
   fontSizes: { xs: "0.75rem", sm: "0.8125rem", md: "0.875rem", lg: "1rem", xl: "1.125rem" },
   headings: { fontFamily: FONT, fontWeight: "600" },
+  // A slate with a little blue instead of the neutral greys: the surfaces of global.css continue it.
+  colors: { dark: ["#dde1e6", "#b6bdc5", "#8b939b", "#6b737c", "#48515b", "#343b44", "#242930", "#191d22", "#14171b", "#0f1215"] },
   primaryColor: "blue",
   primaryShade: { light: 8, dark: 8 },
   defaultRadius: "sm",

@@ -7,7 +7,8 @@ export function tokenOf(hash: string): string | null {
   const body = hash.replace(/^#/, "");
   if (body.startsWith("/") || body === "") return null;
   const named = /(?:^|[?&])token=([^&]*)/.exec(body)?.[1];
-  const token = decodeURIComponent(named ?? body);
+  // A token has no character that a fragment would escape; one that is escaped is none of ours.
+  const token = named ?? body;
   return TOKEN.test(token) ? token : null;
 }
 

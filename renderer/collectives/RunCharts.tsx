@@ -4,7 +4,8 @@ import { useTranslation } from "react-i18next";
 import { CartesianGrid, Line, LineChart, ResponsiveContainer, Tooltip, XAxis, YAxis } from "recharts";
 import type { RunView } from "../../electron/contract/index.js";
 import { bytes, gbps, sizeTick, us } from "../shared/format.js";
-import { curveOf, decades, MAX_RUNS, sizeTicks, timeTick, type CurvePoint, type Place } from "./series.js";
+import { oneLine } from "../shared/printable.js";
+import { curveOf, decades, niceTop, MAX_RUNS, sizeTicks, timeTick, type CurvePoint, type Place } from "./series.js";
 import { runTitle } from "./run-words.js";
 import css from "./collectives.module.css";
 
@@ -44,7 +45,7 @@ const Chart = memo(function Chart({ title, measure, curves, onHover }: ChartProp
   const [low, high] = [Math.min(...sizes), Math.max(...sizes)];
   const values = all.flatMap((point) => [point[measure], logarithmic ? point.expectedTimeUs : null]).filter((value): value is number => value !== null);
   const scale = logarithmic ? decades(values) : null;
-  const top = Math.max(...values, 1e-9) * 1.08;
+  const linear = niceTop(Math.max(...values, 0));
   const format = (value: number) => (logarithmic ? `${us(value)} µs` : `${gbps(value)} GB/s`);
   return (
     <figure className={css.chart} onMouseEnter={() => onHover(true)} onMouseLeave={() => onHover(false)} aria-label={title}>
@@ -58,7 +59,7 @@ const Chart = memo(function Chart({ title, measure, curves, onHover }: ChartProp
               allowDataOverflow tick={{ fontSize: 11, fill: "var(--mantine-color-dimmed)" }} stroke="var(--b-strong)" height={22}
             />
             <YAxis
-              type="number" scale={logarithmic ? "log" : "linear"} domain={scale ? scale.domain : [0, top]} ticks={scale?.ticks} tickFormatter={logarithmic ? timeTick : (value: number) => String(Number(value.toPrecision(2)))}
+              type="number" scale={logarithmic ? "log" : "linear"} domain={scale?.domain ?? linear.domain} ticks={scale?.ticks ?? linear.ticks} tickFormatter={logarithmic ? timeTick : (value: number) => String(Number(value.toPrecision(6)))}
               allowDataOverflow width={logarithmic ? 52 : 40} tick={{ fontSize: 11, fill: "var(--mantine-color-dimmed)" }} stroke="var(--b-strong)"
             />
             <Tooltip
@@ -88,6 +89,12 @@ const Chart = memo(function Chart({ title, measure, curves, onHover }: ChartProp
   );
 });
 
+function Model({ run }: { run: RunView }) {
+  if (!run.model) return null;
+  const { alphaUs, betaUsPerByte, source } = run.model;
+  return <span className="dim" title={oneLine(source)}>α {us(alphaUs)} µs{betaUsPerByte > 0 && ` · 1/β ${gbps(1e-3 / betaUsPerByte)} GB/s`}</span>;
+}
+
 /** Time, algorithm and bus bandwidth over size for the shown run and those laid over it; redrawn once a second, never under the pointer. */
 export function RunCharts({ runs, place, onPlace }: { runs: readonly RunView[]; place: Place; onPlace(place: Place): void }) {
   const { t } = useTranslation();
@@ -107,7 +114,7 @@ export function RunCharts({ runs, place, onPlace }: { runs: readonly RunView[]; 
             </li>
           ))}
           {curves[0]?.points.some((point) => point.expectedTimeUs !== null) && (
-            <li title={t("run.expectedHint")}><svg width="24" height="8" aria-hidden><line x1="0" y1="4" x2="24" y2="4" stroke="var(--mantine-color-dimmed)" strokeWidth="2" strokeDasharray="3 4" /></svg> {t("run.expected")}</li>
+            <li title={t("run.expectedHint")}><svg width="24" height="8" aria-hidden><line x1="0" y1="4" x2="24" y2="4" stroke="var(--mantine-color-dimmed)" strokeWidth="2" strokeDasharray="3 4" /></svg> {t("run.expected")} <Model run={curves[0].run} /></li>
           )}
         </ul>
         <span className="spacer" />

@@ -8,9 +8,10 @@ import IconDownload from "@tabler/icons-react/icons/IconDownload";
 import IconLoader2 from "@tabler/icons-react/icons/IconLoader2";
 import IconPlayerStop from "@tabler/icons-react/icons/IconPlayerStop";
 import type { RunView } from "../../electron/contract/index.js";
-import { ErrorNote } from "../shared/ErrorNote.js";
-import { duration, gbps, us } from "../shared/format.js";
-import { oneLine } from "../shared/printable.js";
+import type { ShownError } from "../client/page-error.js";
+import { ErrorNote, useErrorText } from "../shared/ErrorNote.js";
+import { duration, gbps } from "../shared/format.js";
+import { oneLine, printable } from "../shared/printable.js";
 import { State, type Icon } from "../shared/small.js";
 import { useAction } from "../shared/use-action.js";
 import { useConsole, useItems, useNow } from "../store/console-hooks.js";
@@ -27,6 +28,11 @@ export function RunState({ run }: { run: RunView }) {
   const { t } = useTranslation();
   const [tone, icon] = STATES[run.state];
   return <State tone={tone} icon={icon} label={t(`runStates.${run.state}`)} spin={isRunning(run)} />;
+}
+
+function RankError({ error }: { error: ShownError }) {
+  const { message, next } = useErrorText(error);
+  return <span className="ellipsis" title={`${printable(error.message)} ${next}`}><code className="mono">{error.code}</code> {message}</span>;
 }
 
 /** More ranks than this are summed up; those that failed are still named one by one. */
@@ -48,9 +54,8 @@ function Ranks({ run }: { run: RunView }) {
           : [...counts].map(([state, count]) => <span key={state} role="listitem" className={css.rank} data-state={state}>{t(`rankStates.${state}`)}: {count}</span>)}
       </div>
       {failed.slice(0, 4).map((rank) => rank.error && rank.error.message !== run.error?.message && (
-        <div key={rank.rank} data-testid={`rank-error-${rank.rank}`}>
-          <strong>{t("run.rankFailed", { rank: rank.rank, name: name(rank.nodeId) })}</strong>
-          <ErrorNote error={rank.error} compact />
+        <div key={rank.rank} className={css.rankError} data-testid={`rank-error-${rank.rank}`}>
+          <strong>{t("run.rankFailed", { rank: rank.rank, name: name(rank.nodeId) })}</strong> <RankError error={rank.error} />
         </div>
       ))}
       {failed.length > 4 && <span className="dim">{t("run.moreFailed", { count: failed.length - 4 })}</span>}
@@ -72,15 +77,14 @@ export function RunHeader({ run }: { run: RunView }) {
   const wrong = run.wrongTotal ?? 0;
   return (
     <div className={css.runHeader} data-testid="run-header" data-state={run.state}>
-      <div className="toolbar">
+      <div className={css.headBar}>
         <RunState run={run} />
         <strong>{t(`ops.${spec.collective}`)}</strong>
-        <span>{transportWord(spec.transport, t)} · {t("run.rankCount", { count: spec.nodeIds.length * spec.ranksPerNode })} · {sizeRange(run)} · {spec.datatype} {spec.redop}</span>
+        <span className={`${css.what} ellipsis`}>{transportWord(spec.transport, t)} · {t("run.rankCount", { count: spec.nodeIds.length * spec.ranksPerNode })} · {sizeRange(run)} · {spec.datatype} {spec.redop}</span>
         <span className="dim">{duration((run.endedAtMs ?? now) - run.startedAtMs)}</span>
         {isRunning(run) && <span className={css.progress}><Progress value={total === 0 ? 0 : (run.rows.length / total) * 100} size="sm" aria-label={t("run.progress")} /> {t("run.sizesDone", { done: run.rows.length, total })}</span>}
         {run.avgBusbwGBps !== null && <span>{t("run.avgBusbw")} <strong>{gbps(run.avgBusbwGBps)} GB/s</strong></span>}
         {run.wrongTotal !== null && wrong === 0 && <State tone="ok" icon={IconCircleCheck} label={t("run.noneWrong")} />}
-        {run.model && <span className="dim" title={oneLine(run.model.source)}>α {us(run.model.alphaUs)} µs · β {run.model.betaUsPerByte > 0 ? `${gbps(1e-3 / run.model.betaUsPerByte)} GB/s` : "–"}</span>}
         <span className="spacer" />
         {isRunning(run) && <Button color="red" variant="light" leftSection={<IconPlayerStop size={14} />} loading={stop.busy} onClick={() => void stop.run()}>{t("run.stop")}</Button>}
         <Menu disabled={run.rows.length === 0}>

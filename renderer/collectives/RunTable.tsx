@@ -27,18 +27,18 @@ export function RunTable({ run }: { run: RunView }) {
         <thead>
           <tr>
             <th colSpan={6} />
-            <th colSpan={4} scope="colgroup" className={css.group}>{t("run.outOfPlace")}</th>
-            <th colSpan={4} scope="colgroup" className={css.group}>{t("run.inPlace")}</th>
-            <th colSpan={2} scope="colgroup" className={css.group}>{t("run.model")}</th>
+            <th colSpan={4} scope="colgroup" className={css.group}>{t("run.outOfPlace")} <small>(µs, GB/s)</small></th>
+            <th colSpan={4} scope="colgroup" className={css.group}>{t("run.inPlace")} <small>(µs, GB/s)</small></th>
+            <th colSpan={2} scope="colgroup" className={css.group}>{t("run.model")} <small>(µs)</small></th>
           </tr>
           <tr>
             <th className={css.n} scope="col">{t("run.columns.size")} <small>(B)</small></th><th className={css.n} scope="col">{t("run.columns.count")}</th><th scope="col">{t("run.columns.type")}</th><th scope="col">{t("run.columns.redop")}</th>
             <th scope="col">{t("run.columns.algorithm")}</th><th scope="col">{t("run.columns.transport")}</th>
             {["out", "in"].map((place) => [
-              <th key={`${place}t`} className={css.n} scope="col">{t("run.columns.time")} <small>(µs)</small></th>, <th key={`${place}a`} className={css.n} scope="col">algbw <small>(GB/s)</small></th>,
-              <th key={`${place}b`} className={css.n} scope="col">busbw <small>(GB/s)</small></th>, <th key={`${place}w`} className={css.n} scope="col">#wrong</th>,
+              <th key={`${place}t`} className={css.n} scope="col">{t("run.columns.time")}</th>, <th key={`${place}a`} className={css.n} scope="col">algbw</th>,
+              <th key={`${place}b`} className={css.n} scope="col">busbw</th>, <th key={`${place}w`} className={css.n} scope="col">#wrong</th>,
             ])}
-            <th className={css.n} scope="col">{t("run.columns.expected")} <small>(µs)</small></th><th className={css.n} scope="col" title={t("run.ratioHint")}>{t("run.columns.ratio")}</th>
+            <th className={css.n} scope="col">{t("run.columns.expected")}</th><th className={css.n} scope="col" title={t("run.ratioHint")}>{t("run.columns.ratio")}</th>
           </tr>
         </thead>
         <tbody>

@@ -51,3 +51,14 @@ export function timeTick(us: number): string {
   if (us >= 1000) return `${us / 1000} ms`;
   return `${Number(us.toPrecision(3))} µs`;
 }
+
+/** A linear axis from 0 over `value` in four or five steps of 1, 2 or 5 times a power of ten. */
+export function niceTop(value: number): { domain: [number, number]; ticks: number[] } {
+  if (!(value > 0)) return { domain: [0, 1], ticks: [0, 1] };
+  const raw = value / 4;
+  const power = 10 ** Math.floor(Math.log10(raw));
+  const step = [1, 2, 5, 10].map((times) => times * power).find((each) => each >= raw * 0.999)!;
+  const count = Math.ceil(value / step - 1e-9);
+  const ticks = Array.from({ length: count + 1 }, (_, index) => Number((index * step).toPrecision(6)));
+  return { domain: [0, ticks.at(-1)!], ticks };
+}

@@ -25,11 +25,11 @@ export function fakeFacts(index: number, now: number, gpus: number): NodeFacts {
 /** A fingerprint with the right form; not of any key. */
 export const fakeFingerprint = (index: number): string => {
   const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  let seed = index * 2654435761;
+  let seed = Math.imul(index, 2654435761) >>> 0;
   let text = "";
   for (let at = 0; at < 43; at++) {
-    seed = (seed * 1103515245 + 12345) % 2147483648;
-    text += alphabet[seed % 64];
+    seed = (Math.imul(seed, 1664525) + 1013904223) >>> 0;
+    text += alphabet[seed >>> 26];
   }
   return `SHA256:${text}`;
 };

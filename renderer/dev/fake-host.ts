@@ -89,7 +89,7 @@ export class FakeHost implements Carrier {
   }
   /** Sends an event with a sequence number of the caller's, to play a lost one. */
   emitWithGap(stream: string): void {
-    for (const [id, subscription] of this.#subscriptions) {
+    for (const [id, subscription] of [...this.#subscriptions]) {
       if (subscription.stream === stream) {
         subscription.seq += 2;
         this.#deliver({ type: "event", id, seq: subscription.seq, data: this.#snapshot(stream) });
@@ -187,7 +187,7 @@ export class FakeHost implements Carrier {
       const operation = this.operations.get(operationId)!;
       const part = operation.nodes.find((each) => each.nodeId === nodeId)!;
       const at = part.steps.findIndex((each) => each.state === "pending" || each.state === "running");
-      if (operation.state !== "running" || at < 0) return this.#stop(timer);
+      if (operation.state !== "running" || part.state !== "running" || at < 0) return this.#stop(timer);
       const now = this.#now();
       const step = part.steps[at]!;
       const total = 34_812_416;
@@ -291,7 +291,7 @@ export class FakeHost implements Carrier {
         ],
       })),
     };
-    for (const [id, subscription] of this.#subscriptions) if (subscription.stream === "telemetry") this.#emit(id, tick);
+    for (const [id, subscription] of [...this.#subscriptions]) if (subscription.stream === "telemetry") this.#emit(id, tick);
   }
   readonly #began = Date.now();
 
@@ -313,7 +313,7 @@ export class FakeHost implements Carrier {
     this.#patch("diagnoses", [diagnosis], []);
   }
   #patch(stream: string, upsert: unknown[], remove: string[]): void {
-    for (const [id, subscription] of this.#subscriptions) if (subscription.stream === stream) this.#emit(id, { kind: "patch", upsert, remove });
+    for (const [id, subscription] of [...this.#subscriptions]) if (subscription.stream === stream) this.#emit(id, { kind: "patch", upsert, remove });
   }
   #snapshot(stream: string): unknown {
     switch (stream) {

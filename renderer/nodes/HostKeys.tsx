@@ -19,7 +19,7 @@ export function HostKeys() {
   const set = useUi((s) => s.set);
   const close = useCallback(() => set({ hostKeys: null, afterKeys: null }), [set]);
   return (
-    <Modal opened={ids !== null} onClose={close} title={ids && t("keys.title", { count: ids.length })} size={680} closeButtonProps={{ "aria-label": t("common.close") }} data-testid="host-keys">
+    <Modal opened={ids !== null} onClose={close} title={ids && t("keys.title", { count: ids.length })} size={740} closeButtonProps={{ "aria-label": t("common.close") }} data-testid="host-keys">
       {ids && <Body key={ids.join()} ids={ids} onClose={close} />}
     </Modal>
   );
@@ -137,9 +137,9 @@ function KeyCard({ id, check, sharedBy, busy, single, onTrust, onRetry }: CardPr
       )}
       {key && (
         <dl className="kv">
-          {changed && key.trusted !== null && <><dt>{t("keys.expected")}</dt><dd className={css.fingerprint}>{oneLine(key.trusted)}</dd></>}
+          {changed && key.trusted !== null && <><dt>{t("keys.expected")}</dt><dd className={css.fingerprint}><span>{oneLine(key.trusted)}</span></dd></>}
           <dt>{changed ? t("keys.offeredNow") : t("keys.fingerprint")}</dt>
-          <dd className={css.fingerprint} data-testid="fingerprint">{key.offered === null ? "–" : oneLine(key.offered)} {key.offered !== null && <CopyButton text={key.offered} label={t("keys.copy")} />}</dd>
+          <dd className={css.fingerprint}><span data-testid="fingerprint">{key.offered === null ? "–" : oneLine(key.offered)}</span>{key.offered !== null && <CopyButton text={key.offered} label={t("keys.copy")} />}</dd>
           <dt>{t("keys.algorithm")}</dt><dd className="mono">{oneLine(key.algorithm ?? "–")}</dd>
           {key.source !== null && <><dt>{t("keys.source")}</dt><dd>{oneLine(key.source)}</dd></>}
           {canTrust && (single || changed) && <><dt>{t("keys.compare")}</dt><dd><code className="mono">{command}</code> <CopyButton text={command} /></dd></>}

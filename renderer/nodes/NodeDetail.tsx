@@ -28,7 +28,7 @@ export function NodeDetail() {
   const node = useItem(nodes, id);
   return (
     <Drawer
-      opened={id !== null} onClose={() => set({ nodeDetail: null })} size={620} closeButtonProps={{ "aria-label": t("common.close") }} data-testid="node-detail"
+      opened={id !== null} onClose={() => set({ nodeDetail: null })} size={700} closeButtonProps={{ "aria-label": t("common.close") }} data-testid="node-detail"
       title={node ? <strong>{oneLine(node.name, 60)}</strong> : t("detail.gone")}
     >
       {node && <Body key={node.id} node={node} />}

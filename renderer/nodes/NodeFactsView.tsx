@@ -44,7 +44,7 @@ export function NodeFactsView({ facts, sample }: { facts: NodeFacts; sample: Nod
             {facts.nics.map((nic) => (
               <tr key={nic.name}>
                 <td className="mono" title={nic.mac}>{oneLine(nic.name)}</td><td>{oneLine(nic.state)}</td><td>{linkSpeed(nic.speedMbps)}</td><td>{nic.mtuBytes}</td>
-                <td className="mono">{nic.addresses.map((address) => <div key={address}>{oneLine(address)}</div>)}</td>
+                <td className={`mono ${css.wrap}`}>{nic.addresses.map((address) => <div key={address}>{oneLine(address)}</div>)}</td>
                 <td title={nic.pci ?? undefined}>{oneLine(nic.driver ?? "–")}</td><td>{numa(nic.numaNode)}</td>
                 <td>{live.has(nic.name) ? `${rate(live.get(nic.name)!.txBytesPerSecond)} / ${rate(live.get(nic.name)!.rxBytesPerSecond)}` : "–"}</td>
               </tr>
@@ -61,7 +61,7 @@ export function NodeFactsView({ facts, sample }: { facts: NodeFacts; sample: Nod
                 <tr key={`${port.name}/${port.port}`}>
                   <td className="mono">{oneLine(`${port.name}/${port.port}`)}<div className="dim">{oneLine(port.netdev ?? "")}</div></td><td>{oneLine(port.state)}</td><td>{oneLine(port.linkLayer)}</td>
                   <td>{port.rateGbps === null ? "–" : `${port.rateGbps}G`}</td><td>{port.activeMtuBytes ?? "–"}</td>
-                  <td className="mono">{port.gids.map((gid) => <div key={gid.index}>{gid.index}: {oneLine(gid.gid)} <span className="dim">{oneLine(gid.type)}</span></div>)}</td>
+                  <td className={`mono ${css.wrap}`}>{port.gids.map((gid) => <div key={gid.index}>{gid.index}: {oneLine(gid.gid)} <span className="dim">{oneLine(gid.type)}</span></div>)}</td>
                 </tr>
               ))}
             </tbody>
@@ -75,7 +75,7 @@ export function NodeFactsView({ facts, sample }: { facts: NodeFacts; sample: Nod
             <tbody>
               {facts.gpus.map((gpu) => (
                 <tr key={gpu.index}>
-                  <td>{gpu.index}</td><td>{oneLine(gpu.name)}</td><td className="mono">{oneLine(gpu.pci)}</td><td>{numa(gpu.numaNode)}</td>
+                  <td>{gpu.index}</td><td className={css.wrap}>{oneLine(gpu.name)}</td><td className="mono">{oneLine(gpu.pci)}</td><td>{numa(gpu.numaNode)}</td>
                   <td>{bytes(gpu.memoryUsedBytes)} / {bytes(gpu.memoryTotalBytes)}</td><td>{gpu.nvlinksActive}</td>
                 </tr>
               ))}

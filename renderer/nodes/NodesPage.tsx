@@ -24,7 +24,8 @@ import css from "./nodes.module.css";
 export function NodesPage() {
   const { t } = useTranslation();
   const { nodes } = useConsole();
-  const items = useDeferredValue(useItems(nodes));
+  const present = useItems(nodes);
+  const items = useDeferredValue(present);
   const loaded = useLoaded(nodes);
   const listError = useStore(nodes.api, (s) => s.error);
   const selection = useUi((s) => s.selection);
@@ -44,7 +45,7 @@ export function NodesPage() {
     if (untrusted.length > 0) set({ hostKeys: untrusted, afterKeys: chosen });
     else void bringUp.run(chosen);
   };
-  if (loaded && items.size === 0) {
+  if (loaded && present.size === 0) {
     return (
       <div className={`panel ${css.page}`}>
         <EmptyState
@@ -93,7 +94,7 @@ export function NodesPage() {
           onOpen={(id) => set({ nodeDetail: id })} sort={sort} toneOf={(id) => (items.get(id)?.error ? "bad" : undefined)}
           onSort={(key) => setSort((before) => ({ key, descending: before.key === key ? !before.descending : false }))}
         />
-        {loaded && ids.length === 0 && <div className={css.noMatch}>{t("nodes.noMatch", { filter })}</div>}
+        {loaded && items.size > 0 && ids.length === 0 && <div className={css.noMatch}>{t("nodes.noMatch", { filter })}</div>}
       </div>
       <WorkDock />
       <RemoveNodes kind={removing} ids={chosen} onClose={() => setRemoving(null)} />

@@ -28,7 +28,7 @@ export function AuthFields({ draft, onChange, errors }: { draft: AuthDraft; onCh
   return (
     <>
       <div className={css.wide}>
-        <div id="auth-kind" style={{ fontWeight: 500, marginBottom: 3 }}>{t("add.auth")}</div>
+        <div id="auth-kind" className={css.label}>{t("add.auth")}</div>
         <SegmentedControl
           aria-labelledby="auth-kind" fullWidth value={draft.kind} onChange={(kind) => onChange({ ...draft, kind: kind as AuthDraft["kind"] })}
           data={(["agent", "key", "password"] as const).map((value) => ({ value, label: t(`authKinds.${value}`) }))}

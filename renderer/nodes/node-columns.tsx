@@ -56,7 +56,11 @@ function Code({ error }: { error: NonNullable<NodeView["error"]> }) {
 
 const Name = cell(({ node }) => <strong className="ellipsis" title={printable(node.name)}>{oneLine(node.name)}</strong>);
 const Address = cell(({ node }) => <NodeText text={`${node.user}@${node.host}:${node.port}`} mono />);
-const Phase = cell(({ node }) => <><PhaseState phase={node.phase} />{node.error && <Code error={node.error} />}</>);
+const Phase = cell(({ node }) => {
+  // An old "up" must not look like a fresh one; a failure stays loud however old it is.
+  const state = node.phase === "up" ? <Stale node={node}><PhaseState phase={node.phase} /></Stale> : <PhaseState phase={node.phase} />;
+  return <>{state}{node.error && <Code error={node.error} />}</>;
+});
 const HostKey = cell(({ node }) => <HostKeyState status={node.hostKey.status} />);
 const Kernel = cell(({ node }) => <Stale node={node}>{node.facts ? <NodeText text={node.facts.kernel} mono /> : "–"}</Stale>);
 const Driver = cell(({ node }) => {
@@ -90,13 +94,13 @@ const LastSeen = cell(({ node }) => <Age atMs={useLastSeen(node)} always />);
 export const nodeColumns = (t: TFunction): Column[] => [
   { key: "select", header: <span className="sr-only">{t("nodes.columns.select")}</span>, width: "34px", cell: (id) => <Select id={id} /> },
   { key: "name", header: t("nodes.columns.name"), width: "minmax(110px, 1.2fr)", sortable: true, cell: (id) => <Name id={id} /> },
-  { key: "phase", header: t("nodes.columns.phase"), width: "minmax(142px, 1fr)", sortable: true, cell: (id) => <Phase id={id} /> },
-  { key: "address", header: t("nodes.columns.address"), width: "minmax(158px, 1.3fr)", sortable: true, cell: (id) => <Address id={id} /> },
-  { key: "hostKey", header: t("nodes.columns.hostKey"), width: "minmax(104px, 0.6fr)", sortable: true, cell: (id) => <HostKey id={id} /> },
-  { key: "kernel", header: t("nodes.columns.kernel"), width: "minmax(126px, 0.9fr)", sortable: true, cell: (id) => <Kernel id={id} /> },
-  { key: "driver", header: t("nodes.columns.driver"), width: "76px", sortable: true, cell: (id) => <Driver id={id} /> },
+  { key: "phase", header: t("nodes.columns.phase"), width: "minmax(168px, 1fr)", sortable: true, cell: (id) => <Phase id={id} /> },
+  { key: "address", header: t("nodes.columns.address"), width: "minmax(150px, 1.2fr)", sortable: true, cell: (id) => <Address id={id} /> },
+  { key: "hostKey", header: t("nodes.columns.hostKey"), width: "minmax(120px, 0.6fr)", sortable: true, cell: (id) => <HostKey id={id} /> },
+  { key: "kernel", header: t("nodes.columns.kernel"), width: "minmax(124px, 0.9fr)", sortable: true, cell: (id) => <Kernel id={id} /> },
+  { key: "driver", header: t("nodes.columns.driver"), width: "90px", sortable: true, cell: (id) => <Driver id={id} /> },
   { key: "daemon", header: t("nodes.columns.daemon"), width: "128px", sortable: true, cell: (id) => <Daemon id={id} /> },
-  { key: "rdma", header: t("nodes.columns.rdma"), width: "92px", sortable: true, cell: (id) => <Rdma id={id} /> },
+  { key: "rdma", header: t("nodes.columns.rdma"), width: "102px", sortable: true, cell: (id) => <Rdma id={id} /> },
   { key: "gpus", header: t("nodes.columns.gpus"), width: "92px", sortable: true, cell: (id) => <Gpus id={id} /> },
   { key: "lastSeen", header: t("nodes.columns.lastSeen"), width: "88px", sortable: true, align: "end", cell: (id) => <LastSeen id={id} /> },
 ];

@@ -52,6 +52,7 @@ export function DataGrid(props: DataGridProps) {
     initialRect: { width: 1000, height: 600 },
   });
   const template = columns.map((column) => column.width).join(" ");
+  const minWidth = columns.reduce((sum, column) => sum + (Number(/(\d+)px/.exec(column.width)?.[1]) || 0), 0);
   const state = useRef({ ids, selected, onSelect, onOpen, active });
   state.current = { ids, selected, onSelect, onOpen, active };
 
@@ -145,7 +146,7 @@ export function DataGrid(props: DataGridProps) {
       ref={scroller} className={css.grid} role="grid" aria-label={props.label} aria-rowcount={ids.length + 1} aria-multiselectable={onSelect && !follow ? true : undefined}
       aria-activedescendant={active !== null ? rowId(props.label, active) : undefined} tabIndex={0} onKeyDown={onKeyDown} data-testid={props.testId}
     >
-      <div className={css.gridHead} role="row" aria-rowindex={1} style={{ gridTemplateColumns: template }}>
+      <div className={css.gridHead} role="row" aria-rowindex={1} style={{ gridTemplateColumns: template, minWidth }}>
         {columns.map((column) => (
           <div
             key={column.key} role="columnheader" className={column.align === "end" ? css.alignEnd : undefined} title={column.title}
@@ -162,7 +163,7 @@ export function DataGrid(props: DataGridProps) {
           </div>
         ))}
       </div>
-      <div className={css.gridBody} role="rowgroup" style={virtual ? { height: virtualizer.getTotalSize() } : undefined}>
+      <div className={css.gridBody} role="rowgroup" style={{ minWidth, ...(virtual ? { height: virtualizer.getTotalSize() } : {}) }}>
         {rows.map(({ id, index }) => (
           <Row
             key={id} id={id} elementId={rowId(props.label, id)} index={index} top={virtual ? index * rowHeight : null} height={rowHeight} template={template} columns={columns}

@@ -11,7 +11,7 @@ import { DataGrid, type Column, type Sort } from "../shared/DataGrid.js";
 import { bytes, rate, us } from "../shared/format.js";
 import { oneLine } from "../shared/printable.js";
 import { Age, NodeText, State, useStale, type Icon } from "../shared/small.js";
-import { useConsole, useItem, useItems, useTelemetryVersion } from "../store/console-hooks.js";
+import { useConsole, useItem, useItems, useNow, useTelemetryVersion } from "../store/console-hooks.js";
 import { laneRate, type Lane, type LaneRate } from "./lanes.js";
 import type { TopologyUi } from "./store.js";
 
@@ -33,6 +33,7 @@ function Live({ lane, show }: { lane: Lane; show(rate: LaneRate): React.ReactNod
 }
 function LaneAge({ lane }: { lane: Lane }) {
   const { telemetry } = useConsole();
+  useNow();
   return <Age atMs={laneRate(lane, telemetry.flows, telemetry.nodes).sampledAtMs} always />;
 }
 

@@ -2,26 +2,23 @@ import type { Box } from "./placement.js";
 
 export interface Segment { x1: number; y1: number; x2: number; y2: number }
 
-/** Where the line from a box's centre towards (tx, ty) leaves the box. */
-export function edgePoint(box: Box, tx: number, ty: number): { x: number; y: number } {
-  const cx = box.x + box.width / 2;
-  const cy = box.y + box.height / 2;
-  const dx = tx - cx;
-  const dy = ty - cy;
-  if (dx === 0 && dy === 0) return { x: cx, y: cy };
-  const scale = Math.min(dx === 0 ? Infinity : box.width / 2 / Math.abs(dx), dy === 0 ? Infinity : box.height / 2 / Math.abs(dy));
-  return { x: cx + dx * scale, y: cy + dy * scale };
+/** Where a ray from a point inside a box leaves the box; the point itself where it lies outside. */
+export function exitPoint(box: Box, x: number, y: number, dx: number, dy: number): { x: number; y: number } {
+  const toX = dx > 0 ? (box.x + box.width - x) / dx : dx < 0 ? (box.x - x) / dx : Infinity;
+  const toY = dy > 0 ? (box.y + box.height - y) / dy : dy < 0 ? (box.y - y) / dy : Infinity;
+  const scale = Math.max(0, Math.min(toX, toY));
+  return Number.isFinite(scale) ? { x: x + dx * scale, y: y + dy * scale } : { x, y };
 }
 
 /** The line of a lane: between the edges of both boxes, moved sideways so that lanes of one pair lie side by side. */
 export function laneSegment(a: Box, b: Box, index: number, count: number, spacing: number): Segment {
   const [ax, ay, bx, by] = [a.x + a.width / 2, a.y + a.height / 2, b.x + b.width / 2, b.y + b.height / 2];
   const length = Math.hypot(bx - ax, by - ay) || 1;
+  const [ux, uy] = [(bx - ax) / length, (by - ay) / length];
   const offset = (index - (count - 1) / 2) * spacing;
-  const [ox, oy] = [(-(by - ay) / length) * offset, ((bx - ax) / length) * offset];
-  const from = edgePoint(a, bx, by);
-  const to = edgePoint(b, ax, ay);
-  return { x1: from.x + ox, y1: from.y + oy, x2: to.x + ox, y2: to.y + oy };
+  const from = exitPoint(a, ax - uy * offset, ay + ux * offset, ux, uy);
+  const to = exitPoint(b, bx - uy * offset, by + ux * offset, -ux, -uy);
+  return { x1: from.x, y1: from.y, x2: to.x, y2: to.y };
 }
 
 export function distanceToSegment(x: number, y: number, s: Segment): number {

@@ -154,15 +154,24 @@ export function drawCells(scope: Scope, nodes: readonly SceneNode[]): void {
   }
 }
 
-export function drawLanes(scope: Scope, segments: ReadonlyArray<{ lane: SceneLane; segment: Segment }>, labels: boolean): void {
+/** Above this many lanes, only those that carry something or are pointed at get a label. */
+const LABEL_ALL_UP_TO = 12;
+/** Above this many, labels would be a carpet: only what is pointed at has one. */
+const LABEL_BUSY_UP_TO = 80;
+
+export function drawLanes(scope: Scope, segments: ReadonlyArray<{ lane: SceneLane; segment: Segment }>): void {
   const { context, style } = scope;
-  const unit = scope.placement.mode === "cards" ? 1 : 1 / scope.scale;
+  const cells = scope.placement.mode === "cells";
+  const unit = cells ? 1 / scope.scale : 1;
+  const focus = new Set([scope.selection, scope.hover].flatMap((each) => (each ? [each.id] : [])));
+  const pointed = (lane: SceneLane) => focus.has(lane.id) || focus.has(lane.a) || focus.has(lane.b);
   for (const { lane, segment } of segments) {
     const total = lane.rate.forward + lane.rate.backward;
     const chosen = is(scope.selection, "lane", lane.id);
     const hot = chosen || is(scope.hover, "lane", lane.id);
-    context.globalAlpha = lane.stale ? 0.4 : 1;
-    context.lineWidth = (rateWidth(total) + (hot ? 1.5 : 0)) * unit;
+    const quiet = cells && !pointed(lane);
+    context.globalAlpha = lane.stale ? 0.4 : quiet ? 0.45 : 1;
+    context.lineWidth = ((quiet ? 0.35 : 1) * rateWidth(total) + (hot ? 1.5 : 0)) * unit;
     context.strokeStyle = chosen ? style.focus : lane.state === "down" ? style.bad : lane.state === "unknown" || lane.stale ? style.idle : style.transport[lane.transport];
     context.setLineDash(lane.state === "down" ? [3 * unit, 5 * unit] : lane.state === "unknown" ? [7 * unit, 5 * unit] : []);
     context.beginPath();
@@ -170,11 +179,14 @@ export function drawLanes(scope: Scope, segments: ReadonlyArray<{ lane: SceneLan
     context.lineTo(segment.x2, segment.y2);
     context.stroke();
     context.setLineDash([]);
-    if (!lane.stale && total > 0) drawFlow(scope, lane, segment, unit);
+    if (!lane.stale && !quiet && total > 0) drawFlow(scope, lane, segment, unit);
     context.globalAlpha = 1;
   }
-  if (!labels) return;
-  for (const { lane, segment } of segments) drawLabel(scope, lane, segment, unit);
+  const wanted = segments.filter(({ lane }) =>
+    pointed(lane) || (!cells && (segments.length <= LABEL_ALL_UP_TO || (segments.length <= LABEL_BUSY_UP_TO && lane.rate.forward + lane.rate.backward > 0))));
+  const weight = ({ lane }: { lane: SceneLane }) => (pointed(lane) ? 1e15 : 0) + (lane.state === "up" ? 1 : 0) + lane.rate.forward + lane.rate.backward;
+  const taken: Array<readonly [number, number]> = [];
+  for (const each of [...wanted].sort((x, y) => weight(y) - weight(x))) drawLabel(scope, each.lane, each.segment, unit, taken);
 }
 
 /** Dots that move with the bytes (three a direction), or an arrow head where nothing may move. */
@@ -209,26 +221,32 @@ function drawFlow(scope: Scope, lane: SceneLane, segment: Segment, unit: number)
   }
 }
 
-/** Transport and both rates beside the lane's middle, read from left to right. */
-function drawLabel(scope: Scope, lane: SceneLane, segment: Segment, unit: number): void {
+/** Transport and both rates on the lane's middle, read from left to right; left out where another label or a card stands already. */
+function drawLabel(scope: Scope, lane: SceneLane, segment: Segment, unit: number, taken: Array<readonly [number, number]>): void {
   const { context, style } = scope;
   const rightward = segment.x2 >= segment.x1;
-  const parts = [
-    lane.transport.toUpperCase(),
-    ...(lane.state === "up" && lane.rate.sampledAtMs !== null
-      ? [`${rightward ? "→" : "←"} ${rate(lane.rate.forward)}`, `${rightward ? "←" : "→"} ${rate(lane.rate.backward)}`]
-      : []),
-  ];
-  const text = parts.join("  ");
-  const [x, y] = [(segment.x1 + segment.x2) / 2, (segment.y1 + segment.y2) / 2];
+  const [toRight, toLeft] = rightward ? [lane.rate.forward, lane.rate.backward] : [lane.rate.backward, lane.rate.forward];
+  const word = lane.transport.toUpperCase().replace("_", " ");
+  const length = Math.hypot(segment.x2 - segment.x1, segment.y2 - segment.y1);
   context.font = `${11 * unit}px ${style.font}`;
   context.textAlign = "center";
   context.textBaseline = "middle";
-  const width = context.measureText(text).width + 10 * unit;
+  let text = lane.state === "up" && lane.rate.sampledAtMs !== null ? `${word}  → ${rate(toRight)}  ← ${rate(toLeft)}` : word;
+  let width = context.measureText(text).width + 10 * unit;
+  if (width > length) {
+    text = word;
+    width = context.measureText(text).width + 10 * unit;
+  }
+  const [x, y] = [(segment.x1 + segment.x2) / 2, (segment.y1 + segment.y2) / 2];
   const angle = Math.atan2(segment.y2 - segment.y1, segment.x2 - segment.x1);
+  const half = Math.max(0, width / 2 - 9 * unit);
+  const points = Array.from({ length: 7 }, (_, index) => [x + Math.cos(angle) * half * (index / 3 - 1), y + Math.sin(angle) * half * (index / 3 - 1)] as const);
+  const free = width <= length && points.every(([px, py]) => taken.every(([tx, ty]) => Math.hypot(px - tx, py - ty) >= 19 * unit) && (scope.placement.mode === "cells" || scope.placement.nodeAt(px, py) === null));
+  if (!free) return;
+  taken.push(...points);
   context.save();
   context.translate(x, y);
-  context.rotate(Math.abs(angle) > Math.PI / 2 ? angle + Math.PI : angle);
+  context.rotate(rightward ? angle : angle + Math.PI);
   context.globalAlpha = lane.stale ? 0.7 : 1;
   context.fillStyle = style.raised;
   context.beginPath();

@@ -13,8 +13,10 @@ export interface SceneCallbacks {
 /** 30 frames a second at most. */
 const FRAME_MS = 33;
 const LANE_SPACING = 26;
-/** Lanes drawn at once in the cell view: those of the chosen node, then the busiest. */
+/** Lanes drawn at once in the cell view: the busiest, and over them those of the chosen node. */
 const MAX_LANES = 400;
+/** Of the busiest, in the cell view: more would hide the cells, whose fill tells the rate anyway. */
+const BUSIEST = 48;
 const MIN_SCALE = 0.05;
 const MAX_SCALE = 4;
 
@@ -209,7 +211,7 @@ export class Scene {
       const own = lanes.filter((lane) => focus.includes(lane.a) || focus.includes(lane.b) || lane.id === this.#selection?.id);
       const busy = lanes.filter((lane) => lane.rate.forward + lane.rate.backward > 0 || lane.state === "down");
       busy.sort((a, b) => b.rate.forward + b.rate.backward - a.rate.forward - a.rate.backward);
-      lanes = [...new Set([...own, ...busy])].slice(0, MAX_LANES);
+      lanes = [...new Set([...busy.slice(0, BUSIEST), ...own])].slice(-MAX_LANES);
     }
     const perPair = new Map<string, SceneLane[]>();
     for (const lane of lanes) {
@@ -260,11 +262,11 @@ export class Scene {
       visible: { x: -this.#view.x / this.#view.scale, y: -this.#view.y / this.#view.scale, width: this.#width / this.#view.scale, height: this.#height / this.#view.scale },
     };
     if (this.#placement.mode === "cards") {
-      drawLanes(scope, this.#segments, true);
+      drawLanes(scope, this.#segments);
       drawCards(scope, this.#model.nodes);
     } else {
       drawCells(scope, this.#model.nodes);
-      drawLanes(scope, this.#segments, this.#segments.length <= 12);
+      drawLanes(scope, this.#segments);
     }
     this.lastPaintMs = performance.now() - started;
   }

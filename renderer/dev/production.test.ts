@@ -1,0 +1,33 @@
+import { mkdtemp, readdir, readFile, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { build } from "vite";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { FAKE_MARK } from "./fake-data.js";
+
+describe("the production build", () => {
+  let out: string;
+  let files: Map<string, string>;
+  beforeAll(async () => {
+    out = await mkdtemp(join(tmpdir(), "stepccl-page-"));
+    await build({ configFile: join(import.meta.dirname, "../vite.config.ts"), mode: "production", logLevel: "error", build: { outDir: out, sourcemap: false } });
+    const names = (await readdir(out, { recursive: true, withFileTypes: true })).filter((entry) => entry.isFile());
+    files = new Map(await Promise.all(names.map(async (entry) => [entry.name, await readFile(join(entry.parentPath, entry.name), "utf8")] as const)));
+  }, 180_000);
+  afterAll(() => rm(out, { recursive: true, force: true }));
+
+  it("holds nothing of the scripted host", () => {
+    expect([...files].filter(([name, text]) => name.includes("fake") || text.includes(FAKE_MARK)).map(([name]) => name)).toEqual([]);
+  });
+  it("has no inline script or style, and only relative addresses, so that a strict CSP holds", () => {
+    const html = files.get("index.html")!;
+    expect(html).not.toMatch(/<script(?![^>]*\bsrc=)/);
+    expect(html).not.toMatch(/<style|\son\w+=|style=/);
+    expect([...html.matchAll(/(?:src|href)="([^"]*)"/g)].map((match) => match[1]!).filter((address) => !address.startsWith("./"))).toEqual([]);
+  });
+  it("loads recharts only with the Collectives page", () => {
+    const entry = /src="\.\/assets\/([^"]+)"/.exec(files.get("index.html")!)![1]!;
+    expect(files.get(entry)).not.toContain("recharts-");
+    expect([...files].some(([name, text]) => name.startsWith("CollectivesPage") && text.includes("recharts"))).toBe(true);
+  });
+});
