@@ -1,6 +1,56 @@
+import type { RunRow, RunView } from "../contract/index.js";
+import { loadAddon, type Addon } from "../link/addon.js";
 import type { Run } from "./run.js";
 
 /** Adds fit and expectation to a run, each time rows came. */
 export interface Modeller {
   apply(run: Run): void;
+}
+
+type Algorithm = Parameters<Addon["expectedTimeUs"]>[0]["algorithm"];
+
+/**
+ * Hockney's alpha-beta model, fitted over the run's own out-of-place times (native/src/model): where the curve leaves its own fit,
+ * something besides latency and bandwidth is at work. The fit is made of the algorithm that most rows used.
+ */
+export class AlphaBetaModeller implements Modeller {
+  #addon: Addon | null = null;
+
+  constructor(onError: (error: unknown) => void) {
+    loadAddon().then((addon) => { this.#addon = addon; }, onError);
+  }
+
+  apply(run: Run): void {
+    if (!this.#addon) return;
+    const result = modelOf(this.#addon, run.spec.collective, run.plan.worldSize, run.rows);
+    run.setModel(result.model, result.expectedUs);
+  }
+}
+
+export function modelOf(
+  addon: Pick<Addon, "fitAlphaBeta" | "expectedTimeUs">, collective: RunView["spec"]["collective"], worldSize: number, rows: readonly RunRow[],
+): { model: RunView["model"]; expectedUs: (number | null)[] } {
+  const none = { model: null, expectedUs: rows.map(() => null) };
+  const counts = new Map<string, number>();
+  for (const row of rows) counts.set(row.algorithm, (counts.get(row.algorithm) ?? 0) + 1);
+  const [algorithm] = [...counts].sort((a, b) => b[1] - a[1])[0] ?? [];
+  if (algorithm === undefined) return none;
+  const samples = rows.filter((row) => row.algorithm === algorithm && row.bytes > 0).map((row) => ({ bytes: row.bytes, timeUs: row.outOfPlace.timeUs }));
+  // The name comes from a node: one that the model does not know, or cannot time for this collective, has no expectation.
+  const fit = unlessUnknown(() => addon.fitAlphaBeta(samples, { collective, algorithm: algorithm as Algorithm, worldSize }));
+  if (!fit) return none;
+  return {
+    model: { ...fit, source: `this run, ${algorithm}, ${samples.length} sizes` },
+    expectedUs: rows.map((row) => unlessUnknown(() => addon.expectedTimeUs({ collective, algorithm: row.algorithm as Algorithm, worldSize, bytes: row.bytes, ...fit }))),
+  };
+}
+
+const UNKNOWN: ReadonlySet<unknown> = new Set(["UNKNOWN_NAME", "UNSUPPORTED_ALGORITHM"]);
+function unlessUnknown<T>(ask: () => T): T | null {
+  try {
+    return ask();
+  } catch (error) {
+    if (error instanceof RangeError || (error instanceof Error && "code" in error && UNKNOWN.has(error.code))) return null;
+    throw error;
+  }
 }

@@ -81,6 +81,8 @@ export type RoutePath = z.output<typeof RoutePath>;
 export const Routes = z.object({
   epoch: count,
   routes: list(z.object({ from: NodeNumber, to: NodeNumber, paths: list(RoutePath, 64) }), 1_000_000),
+  /** The whole table is too large for one message: these are this node's own routes. */
+  truncated: z.boolean().optional(),
 });
 export type Routes = z.output<typeof Routes>;
 
@@ -113,8 +115,8 @@ export const AGENT_METHODS = {
   "facts.get": { params: nothing, result: AgentFacts },
   "cluster.set": { params: z.strictObject(clusterShape), result: z.object({ epoch: count }) },
   "cluster.get": { params: nothing, result: Cluster },
-  "routes.get": { params: nothing, result: Routes },
-  "routes.probe": { params: nothing, result: Routes.or(z.object({}).transform(() => null)) },
+  "routes.get": { params: z.strictObject({ from: NodeNumber.optional() }), result: Routes },
+  "routes.probe": { params: nothing, result: Routes },
   "settings.get": { params: nothing, result: Settings },
   "settings.set": { params: z.strictObject(settingsShape).partial(), result: Settings },
   "run.start": {

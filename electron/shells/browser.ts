@@ -27,7 +27,7 @@ const MAX_BODY_BYTES = 1024;
 const MAX_PAGES = 32;
 
 /** What a browser without a session gets: trades the address's token for the cookie, then loads the page. */
-const ENTER_HTML = `<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="color-scheme" content="light dark"><title>StepCCL Console</title>
+const ENTER_HTML = `<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="color-scheme" content="light dark"><link rel="icon" href="data:,"><title>StepCCL Console</title>
 <script src="/enter.js" defer></script></head><body><p id="note"></p></body></html>`;
 const ENTER_JS = `"use strict";
 const token = /^#(?:token=)?([A-Za-z0-9_-]{16,512})$/.exec(location.hash)?.[1];

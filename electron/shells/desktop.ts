@@ -113,11 +113,12 @@ async function main(): Promise<void> {
   });
   app.on("activate", () => { window ??= openWindow(host); });
   app.on("window-all-closed", () => app.quit());
+  let closing: Promise<void> | null = null;
   let closed = false;
   app.on("before-quit", (event) => {
     if (closed) return;
     event.preventDefault();
-    void host.close().finally(() => {
+    closing ??= host.close().finally(() => {
       closed = true;
       app.quit();
     });

@@ -19,7 +19,7 @@ export function flowsBetween(samples: ReadonlyMap<string, NodeRates>, nodeOf: (m
       const peer = flow.peerMember === null ? undefined : nodeOf(flow.peerMember);
       if (!transport || peer === undefined) continue;
       add(flows, nodeId, peer, transport, { bytesPerSecond: flow.txBytesPerSecond, bytes: flow.txBytes, queueDepth: flow.queueDepth, errors: flow.errors });
-      if (!fresh.has(peer)) add(flows, peer, nodeId, transport, { bytesPerSecond: flow.rxBytesPerSecond, bytes: flow.rxBytes, queueDepth: 0, errors: 0 });
+      if (!fresh.has(peer) && flow.rxBytes > 0) add(flows, peer, nodeId, transport, { bytesPerSecond: flow.rxBytesPerSecond, bytes: flow.rxBytes, queueDepth: 0, errors: 0 });
     }
   }
   return [...flows.values()];

@@ -3,22 +3,20 @@ import type { FlowTotals, NicTotals, NodeTotals } from "./rates.js";
 
 const UNKNOWN_NODE = 0xffff;
 const STATES = ["unknown", "down", "init", "armed", "active"] as const;
-/** Numbers of 64 bits come as bigint where the addon keeps them whole; a double is exact to 9 PB, enough for rates. */
-const num = (value: number | bigint): number => Number(value);
 
-/** The addon's frame as plain totals. */
+/** The addon's columns as plain totals, one object for each interface and flow. */
 export function totalsOf(frame: TelemetryFrame): NodeTotals {
+  const { nics, flows } = frame;
   return {
-    member: frame.node === null || frame.node === UNKNOWN_NODE ? null : frame.node,
-    monotonicMs: num(frame.monotonicNs) / 1e6, realtimeMs: num(frame.realtimeNs) / 1e6, intervalMs: frame.intervalMs,
-    lostOps: num(frame.lostOps), ranks: frame.rankCount, daemonRssKib: frame.daemonRssKib, cpuPermille: frame.cpuPermille, memoryAvailableBytes: num(frame.memAvailableBytes),
-    nics: frame.nics.map((nic): NicTotals => ({
-      name: nic.name, kind: nic.kind === 2 ? "rdma" : "netdev", port: nic.port, state: STATES[nic.state] ?? "unknown", speedMbps: nic.speedMbps,
-      txBytes: num(nic.txBytes), rxBytes: num(nic.rxBytes), errors: num(nic.errors), drops: num(nic.drops),
+    member: frame.node, monotonicMs: Number(frame.monotonicNs) / 1e6, realtimeMs: Number(frame.realtimeNs) / 1e6, intervalMs: frame.intervalMs,
+    lostOps: frame.lostOps, ranks: frame.rankCount, daemonRssKib: frame.daemonRssKib, cpuPermille: frame.cpuPermille, memoryAvailableBytes: frame.memAvailableBytes,
+    nics: nics.name.map((name, i): NicTotals => ({
+      name, kind: nics.kind[i] === 2 ? "rdma" : "netdev", port: nics.port[i]!, state: STATES[nics.state[i]!] ?? "unknown", speedMbps: nics.speedMbps[i]!,
+      txBytes: nics.txBytes[i]!, rxBytes: nics.rxBytes[i]!, errors: nics.errors[i]!, drops: nics.drops[i]!,
     })),
-    flows: frame.flows.map((flow): FlowTotals => ({
-      commId: String(flow.commId), rank: flow.rank, peerRank: flow.peerRank, peerMember: flow.peerNode === null || flow.peerNode === UNKNOWN_NODE ? null : flow.peerNode, transport: flow.transport,
-      queueDepth: flow.queueDepth, txBytes: num(flow.txBytes), rxBytes: num(flow.rxBytes), errors: num(flow.errors),
+    flows: flows.commId.map((commId, i): FlowTotals => ({
+      commId, rank: flows.rank[i]!, peerRank: flows.peerRank[i]!, peerMember: flows.peerNode[i] === UNKNOWN_NODE ? null : flows.peerNode[i]!,
+      transport: flows.transport[i]!, queueDepth: flows.queueDepth[i]!, txBytes: flows.txBytes[i]!, rxBytes: flows.rxBytes[i]!, errors: flows.errors[i]!,
     })),
   };
 }

@@ -36,20 +36,16 @@ export class Topology {
 
   /** What the daemons know now. */
   get(signal?: AbortSignal): Promise<TopologyView> {
-    this.#running ??= this.#read("routes.get", CALL_TIMEOUT_MS).finally(() => { this.#running = null; });
+    this.#running ??= this.#read("routes.get", AbortSignal.timeout(CALL_TIMEOUT_MS)).finally(() => { this.#running = null; });
     return withAbort(this.#running, signal);
   }
 
-  /** Has every node measure its paths first. */
+  /** Has every node measure its paths, and gives what they found. */
   async probe(signal?: AbortSignal): Promise<TopologyView> {
-    const all = signal ? [signal, AbortSignal.timeout(PROBE_TIMEOUT_MS)] : [AbortSignal.timeout(PROBE_TIMEOUT_MS)];
-    await this.#each(async (nodeId) => {
-      const client = await this.#nodes.agent(nodeId, AbortSignal.any(all));
-      await client.call("routes.probe", {}, { signal: AbortSignal.any(all), timeoutMs: PROBE_TIMEOUT_MS });
-      return null;
-    });
+    const until = signal ? AbortSignal.any([signal, AbortSignal.timeout(PROBE_TIMEOUT_MS)]) : AbortSignal.timeout(PROBE_TIMEOUT_MS);
+    const view = await this.#read("routes.probe", until);
     if (signal?.aborted) throw ConsoleError.of("H104");
-    return this.#read("routes.get", CALL_TIMEOUT_MS);
+    return view;
   }
 
   close(): void {
@@ -62,10 +58,10 @@ export class Topology {
       (node.member !== null && (node.phase === "up" || node.phase === "degraded") ? [{ id: node.id, member: node.member }] : []));
   }
 
-  async #read(method: "routes.get", timeoutMs: number): Promise<TopologyView> {
+  async #read(method: "routes.get" | "routes.probe", signal: AbortSignal): Promise<TopologyView> {
     const tables = await this.#each(async (nodeId, member): Promise<MemberRoutes> => {
-      const client = await this.#nodes.agent(nodeId, AbortSignal.timeout(timeoutMs));
-      return { nodeId, member, routes: await client.call(method, {}, { timeoutMs }) };
+      const client = await this.#nodes.agent(nodeId, signal);
+      return { nodeId, member, routes: await client.call(method, {}, { signal, timeoutMs: PROBE_TIMEOUT_MS }) };
     });
     const byMember = new Map(this.#nodes.list().flatMap((node) => (node.member === null ? [] : [[node.member, node.id] as const])));
     const view = mergeLinks(tables, (member) => byMember.get(member));

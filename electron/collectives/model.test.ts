@@ -1,0 +1,29 @@
+import { existsSync } from "node:fs";
+import { join } from "node:path";
+import { describe, expect, it } from "vitest";
+import type { RunRow } from "../contract/index.js";
+import { modelOf } from "./model.js";
+
+const built = existsSync(join(import.meta.dirname, "../../native/addon/build/Release/stepccl_addon.node"));
+const row = (bytes: number, timeUs: number, algorithm = "ring"): RunRow => {
+  const timing = { timeUs, algbwGBps: 0, busbwGBps: 0, wrong: 0 };
+  return { bytes, count: bytes / 4, datatype: "float", redop: "sum", root: -1, algorithm, transport: "tcp", iterations: 5, outOfPlace: timing, inPlace: timing, expectedTimeUs: null };
+};
+
+describe.skipIf(!built)("modelOf, with the addon", () => {
+  const load = () => import("../../native/addon/index.js");
+  it("finds the parameters that made the times, and expects those times", async () => {
+    const addon = await load();
+    const truth = { alphaUs: 40, betaUsPerByte: 0.002 };
+    const rows = [8, 1024, 65_536, 1 << 20, 1 << 24].map((bytes) => row(bytes, addon.expectedTimeUs({ collective: "all_reduce", algorithm: "ring", worldSize: 3, bytes, ...truth })));
+    const { model, expectedUs } = modelOf(addon, "all_reduce", 3, rows);
+    expect(model?.alphaUs).toBeCloseTo(40, 1);
+    expect(model?.betaUsPerByte).toBeCloseTo(0.002, 5);
+    expectedUs.forEach((expected, i) => expect(expected! / rows[i]!.outOfPlace.timeUs).toBeCloseTo(1, 2));
+  });
+  it.each([
+    ["no rows", []], ["one size", [row(8, 50)]], ["times of zero", [row(8, 0), row(16, 0)]], ["an algorithm that nobody knows", [row(8, 50, "<b>"), row(16, 60, "<b>")]], ["barriers", [row(0, 50), row(0, 60)]],
+  ])("%s: no model, and no error", async (_name, rows) => {
+    expect(modelOf(await load(), "all_reduce", 3, rows)).toEqual({ model: null, expectedUs: rows.map(() => null) });
+  });
+});
