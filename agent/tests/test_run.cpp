@@ -125,6 +125,12 @@ TEST_CASE("an exit without the last words is no success, nor are wrong results")
 	CHECK(silent.run->state() == RunState::kFailed);
 	CHECK(silent.of("error").at(0)["event"]["message"] == "The worker of rank 0 ended with status 0 and without a result.");
 
+	Fixture refuses("echo '-d is wrong' >&2; exit 2\n");
+	refuses.start({0});
+	REQUIRE(refuses.finish());
+	REQUIRE(refuses.listen_error);
+	CHECK(refuses.listen_error->message() == "The worker of rank 0 ended with status 2 and without a result: -d is wrong");
+
 	Fixture wrong(kFakeWorkerStart + kFakeWorkerEnd + "exit 3\n");
 	wrong.start({0});
 	REQUIRE(wrong.finish());
@@ -139,7 +145,7 @@ TEST_CASE("rank 0 that ends before it listens fails the start with its own words
 	REQUIRE(f.finish());
 	REQUIRE(f.listen_error);
 	CHECK(f.listen_error->code() == "A205");
-	CHECK(f.listen_error->message() == "The worker of rank 0 ended with status 1: address in use");
+	CHECK(f.listen_error->message() == "The worker of rank 0 ended with status 1 and without a result: address in use");
 	CHECK(f.listen_calls == 1);
 }
 

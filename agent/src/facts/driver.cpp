@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // The DMA driver: its module, its device node and what it shows under /sys/class/misc/dma_device.
 #include <fcntl.h>
+#include <linux/stepccl_dma.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
 
+#include "base/fd.hpp"
 #include "base/text.hpp"
 #include "facts/facts.hpp"
 
@@ -42,6 +45,25 @@ json device_facts(SysTree &tree)
 	return device;
 }
 
+/// The driver's ABI ("1.0"), which it tells only through its first call.
+json abi(SysTree &tree)
+{
+	const UniqueFd fd(::open(kDevice, O_RDWR | O_CLOEXEC | O_NONBLOCK));
+	if (!fd.valid()) {
+		tree.note_unreadable("driver abi", errno);
+		return nullptr;
+	}
+	stepccl_dma_hello hello{};
+	hello.size = sizeof hello;
+	hello.abi_major = STEPCCL_DMA_ABI_MAJOR;
+	hello.abi_minor = STEPCCL_DMA_ABI_MINOR;
+	if (::ioctl(fd.get(), STEPCCL_DMA_HELLO, &hello) != 0) {
+		tree.note_unreadable("driver abi", errno);
+		return nullptr;
+	}
+	return std::to_string(hello.abi_major) + "." + std::to_string(hello.abi_minor);
+}
+
 } // namespace
 
 json driver_facts(SysTree &tree)
@@ -55,11 +77,15 @@ json driver_facts(SysTree &tree)
 	auto last_error = tree.text("/sys/class/misc/dma_device/last_error");
 	if (last_error && (last_error->empty() || *last_error == "none"))
 		last_error.reset();
+	json device = device_facts(tree);
+	json driver_abi = nullptr;
+	if (tree.is_machine() && present && device["accessible"] == true)
+		driver_abi = abi(tree);
 	return {{"present", present},
 		{"version", or_null(tree.text("/sys/module/dma_engine/version"))},
-		{"abi", or_null(tree.text("/sys/class/misc/dma_device/abi"))},
+		{"abi", std::move(driver_abi)},
 		{"refcount", or_null(tree.number("/sys/module/dma_engine/refcnt"))},
-		{"device", device_facts(tree)},
+		{"device", std::move(device)},
 		{"last_error", or_null(last_error)},
 		{"counters", std::move(counters)}};
 }

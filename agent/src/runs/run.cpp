@@ -14,6 +14,7 @@
 #include "base/clock.hpp"
 #include "base/file.hpp"
 #include "base/log.hpp"
+#include "base/text.hpp"
 #include "rpc/json_text.hpp"
 
 namespace stepccl::agent {
@@ -50,7 +51,7 @@ RpcError ended_without_result(int rank, const ExitStatus &status, const std::str
 	const std::string worker = "The worker of rank " + std::to_string(rank);
 	std::string message = worker + " ended with " +
 			      (status.signal != 0 ? signal_name(status.signal) : "status " + std::to_string(status.code));
-	message += told.empty() ? " and without a result." : ": " + told;
+	message += told.empty() ? " and without a result." : " and without a result: " + told;
 	std::string next = "Read the rank's stderr lines among the run's events.";
 	if (status.signal == SIGKILL) {
 		next = "Look for the kernel's out-of-memory killer in the node's log, or for who ended it.";
@@ -179,7 +180,7 @@ void Run::read_pipe(Worker &worker, bool is_stdout, bool to_the_end)
 		if (is_stdout)
 			take_stdout(worker, line, cut);
 		else
-			record(worker.rank, read_stderr_line(line, cut, secret_));
+			take_stderr(worker, line, cut);
 		return true;
 	};
 	std::array<char, 16 * 1024> buffer;
@@ -231,11 +232,19 @@ void Run::take_stdout(Worker &worker, std::string_view line, bool cut)
 		worker.told_error = true;
 		const auto message = read.event.find("message");
 		if (message != read.event.end() && message->is_string() && worker.first_error.empty())
-			worker.first_error = message->get<std::string>().substr(0, 1024);
+			worker.first_error = printable(message->get_ref<const std::string &>(), 1024);
 	}
 	record(worker.rank, read.event);
 	if (read.unique_id && worker.rank == 0 && secret_.empty())
 		listening(*read.unique_id);
+}
+
+void Run::take_stderr(Worker &worker, std::string_view line, bool cut)
+{
+	const json event = read_stderr_line(line, cut, secret_);
+	if (worker.first_stderr.empty())
+		worker.first_stderr = printable(event["line"].get_ref<const std::string &>(), 256);
+	record(worker.rank, event);
 }
 
 void Run::listening(const std::string &unique_id)
@@ -277,7 +286,7 @@ void Run::worker_ended(Worker &worker, ExitStatus status)
 		exited["status"] = status.code;
 	if (worker.garbage > 0)
 		exited["invalid_lines"] = worker.garbage;
-	const RpcError error = ended_without_result(worker.rank, status, worker.first_error);
+	const RpcError error = ended_without_result(worker.rank, status, worker.told_error ? worker.first_error : worker.first_stderr);
 	const bool told_to_end = stop_asked_ || terminating_;
 	if (!ok && !worker.told_error && !told_to_end) {
 		json event = error.to_event();

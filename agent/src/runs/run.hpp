@@ -72,6 +72,7 @@ private:
 		bool stdout_paused = false; ///< not watched while the run has no credit
 		bool stderr_paused = false;
 		std::string first_error; ///< its message
+		std::string first_stderr;
 		int garbage = 0;
 	};
 
@@ -80,6 +81,7 @@ private:
 	void give_unique_id(Worker &worker);
 	void read_pipe(Worker &worker, bool is_stdout, bool to_the_end);
 	void take_stdout(Worker &worker, std::string_view line, bool cut);
+	void take_stderr(Worker &worker, std::string_view line, bool cut);
 	void worker_ended(Worker &worker, ExitStatus status);
 	void listening(const std::string &unique_id);
 	void not_listening(const RpcError &error);
