@@ -1,12 +1,16 @@
-import { mkdtemp, open, readFile, rm, stat, copyFile, mkdir } from 'node:fs/promises';
+import { copyFile, mkdir, open, readFile, readdir, rm, stat } from 'node:fs/promises';
+import { randomBytes } from 'node:crypto';
 import { existsSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { LabError } from './errors.js';
 import { ensureImage } from './image/build.js';
-import { isAlive, killProcess } from './processes.js';
-import { lastLines, startMachine } from './qemu.js';
+import { findByToken, isAlive, killProcess, processRef } from './processes.js';
+import { lastLines, qemuProgram, startMachine } from './qemu.js';
+
+/** Begins the name of every run: of its folder and of its machine. */
+const token = 'stepccl-smoke';
 
 export interface SmokeOptions {
   /** Mounted read-only at /mnt/host, which is also the script's working folder. */
@@ -39,14 +43,17 @@ export async function runSmoke(options: SmokeOptions): Promise<number> {
     if (!fits) throw new LabError('LAB_BAD_ARGUMENT', `the ${what} ${path} is not there`, `Name ${what === 'share' ? 'a folder' : 'a file'} that exists.`);
   }
   const image = await ensureImage(options.onProgress);
-  const dir = await mkdtemp(join(tmpdir(), 'stepccl-smoke-'));
+  await removeDeadRuns();
+  const name = `${token}-${process.pid}-${processRef(process.pid)?.startTicks}-${randomBytes(4).toString('hex')}`;
+  const dir = join(tmpdir(), name);
+  await mkdir(dir, { mode: 0o700 });
   const files = { console: join(dir, 'console'), output: join(dir, 'output'), result: join(dir, 'result'), log: join(dir, 'qemu.log') };
   try {
     await mkdir(join(dir, 'script'));
     await copyFile(options.script, join(dir, 'script/script'));
     const machine = await startMachine(
       {
-        name: `stepccl-smoke-${process.pid}`,
+        name,
         memoryMiB: options.memoryMiB ?? 512,
         vmlinux: image.vmlinux,
         initrd: image.initrd,
@@ -89,6 +96,17 @@ export async function runSmoke(options: SmokeOptions): Promise<number> {
     }
   } finally {
     await rm(dir, { recursive: true, force: true });
+  }
+}
+
+/** Ends the machines, and removes the folders, of runs whose process was killed. */
+async function removeDeadRuns(): Promise<void> {
+  for (const name of await readdir(tmpdir())) {
+    const owner = new RegExp(`^${token}-(\\d+)-(\\d+)-[0-9a-f]{8}$`).exec(name);
+    if (owner === null || isAlive({ pid: Number(owner[1]), startTicks: Number(owner[2]) })) continue;
+    if ((await stat(join(tmpdir(), name))).uid !== process.getuid?.()) continue;
+    await Promise.all(findByToken(name, [qemuProgram]).map((ref) => killProcess(ref)));
+    await rm(join(tmpdir(), name), { recursive: true, force: true });
   }
 }
 
