@@ -29,6 +29,17 @@ struct PciInfo {
   unsigned pci_subsystem_id;
   char bus_id[32];
 };
+struct FieldValue {
+  unsigned field;
+  unsigned scope;
+  long long timestamp;
+  long long latency_us;
+  int type;
+  int result;
+  unsigned long long value;
+};
+constexpr unsigned kLinkTxKib = 138;  // NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX, of the link in `scope`
+constexpr unsigned kLinkRxKib = 139;
 constexpr int kSuccess = 0;
 constexpr unsigned kMaxLinks = 18;
 
@@ -46,6 +57,7 @@ struct Nvml {
   int (*memory)(Device, Memory*) = nullptr;
   int (*link_state)(Device, unsigned, unsigned*) = nullptr;
   int (*link_pci)(Device, unsigned, PciInfo*) = nullptr;
+  int (*fields)(Device, int, FieldValue*) = nullptr;
 };
 
 // The name of the first symbol that is missing, or nullptr.
@@ -69,6 +81,7 @@ const char* bind(void* library, Nvml& nvml) {
   load(nvml.memory, "nvmlDeviceGetMemoryInfo");
   load(nvml.link_state, "nvmlDeviceGetNvLinkState");
   load(nvml.link_pci, "nvmlDeviceGetNvLinkRemotePciInfo_v2");
+  load(nvml.fields, "nvmlDeviceGetFieldValues");
   return missing;
 }
 
@@ -107,7 +120,13 @@ Json describe(const Nvml& nvml, unsigned index, Device device, const std::string
     if (nvml.link_state(device, link, &active) != kSuccess) continue;  // this GPU has no such link
     Json entry{{"link", link}, {"active", active == 1}, {"peer_pci", nullptr}, {"rx_bytes", nullptr}, {"tx_bytes", nullptr}};
     PciInfo peer{};
-    if (active == 1 && nvml.link_pci(device, link, &peer) == kSuccess) entry["peer_pci"] = sysfs_address(peer);
+    // Inside a virtual machine NVML answers with an address of all ones: the peer's is not known there.
+    if (active == 1 && nvml.link_pci(device, link, &peer) == kSuccess && peer.domain != ~0u) entry["peer_pci"] = sysfs_address(peer);
+    FieldValue counters[2] = {{kLinkTxKib, link, 0, 0, 0, 0, 0}, {kLinkRxKib, link, 0, 0, 0, 0, 0}};
+    if (nvml.fields(device, 2, counters) == kSuccess) {
+      if (counters[0].result == kSuccess) entry["tx_bytes"] = counters[0].value * 1024;
+      if (counters[1].result == kSuccess) entry["rx_bytes"] = counters[1].value * 1024;
+    }
     gpu["nvlinks"].push_back(entry);
   }
   return gpu;

@@ -70,7 +70,8 @@ Status Comm::start(bootstrap::UniqueId id) {
   auto joined = bootstrap::ControlPlane::join(std::move(options), deadline, [&](bootstrap::Member& self) -> Status {
     self.host = transport::host_identity();
     self.pid = static_cast<std::uint32_t>(getpid());
-    self.transports = bit(STEPCCL_TRANSPORT_TCP) | bit(STEPCCL_TRANSPORT_SHM);
+    self.transports = bit(STEPCCL_TRANSPORT_TCP);
+    if (self.host != 0) self.transports |= bit(STEPCCL_TRANSPORT_SHM);
     if (wanted == 0 || (wanted & bit(STEPCCL_TRANSPORT_RDMA)) != 0) {
       auto device = transport::find_rdma_device(self.endpoint(), {settings_.ib_hca, settings_.ib_gid_index});
       if (device.ok()) {
@@ -90,7 +91,7 @@ Status Comm::start(bootstrap::UniqueId id) {
   if (settings_.spin_us < 0) {
     // Where every rank of this node has a CPU, polling for a moment beats a sleep; otherwise it steals a peer's time.
     const auto& members = control_->members();
-    const auto here = std::count_if(members.begin(), members.end(), [&](const auto& m) { return m.host == members[rank_].host; });
+    const auto here = std::count_if(members.begin(), members.end(), [&](const auto& m) { return m.host == members[rank_].host; });  // 0 = unknown: too many rather than too few
     cpu_set_t cpus;
     const int available = sched_getaffinity(0, sizeof cpus, &cpus) == 0 ? CPU_COUNT(&cpus) : 1;
     settings_.spin_us = here <= available ? 50 : 0;
@@ -106,7 +107,7 @@ Expected<stepccl_transport> Comm::transport_between(std::uint32_t a, std::uint32
   const auto& two = control_->members()[b];
   const std::uint32_t allowed = control_->settings().transports != 0 ? control_->settings().transports : ~0u;
   std::uint32_t both = one.transports & two.transports;
-  if (one.host != two.host) both &= ~bit(STEPCCL_TRANSPORT_SHM);
+  if (one.host != two.host || one.host == 0) both &= ~bit(STEPCCL_TRANSPORT_SHM);
   if (one.link_layer != two.link_layer) both &= ~bit(STEPCCL_TRANSPORT_RDMA);
   for (const stepccl_transport kind : kPreference) {
     if ((both & allowed & bit(kind)) != 0) return kind;

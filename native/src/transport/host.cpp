@@ -17,7 +17,7 @@ std::uint64_t host_identity() {
   std::string text;
   struct stat shm {};
   struct stat net {};
-  if (!std::getline(boot, text) || ::stat("/dev/shm", &shm) != 0 || ::stat("/proc/self/ns/net", &net) != 0) return 0;
+  if (::access("/dev/shm", R_OK | W_OK | X_OK) != 0 || !std::getline(boot, text) || ::stat("/dev/shm", &shm) != 0 || ::stat("/proc/self/ns/net", &net) != 0) return 0;
   text += ' ' + std::to_string(shm.st_dev) + ' ' + std::to_string(net.st_ino) + ' ' + std::to_string(geteuid());
   static constexpr char kLabel[] = "stepccl host";
   const bootstrap::Mac mac = bootstrap::hmac_sha256(std::as_bytes(std::span(kLabel)), {std::as_bytes(std::span(text))});

@@ -6,7 +6,8 @@
 namespace stepccl::transport {
 
 // Equal for processes that can share memory through /dev/shm and reach each other's local sockets: same boot, same
-// /dev/shm mount, same network namespace, same user. 0 where one of these can't be read: shares with nobody.
+// /dev/shm mount, same network namespace, same user. 0 where one of these can't be read or /dev/shm can't be written:
+// shares with nobody.
 [[nodiscard]] std::uint64_t host_identity();
 
 }  // namespace stepccl::transport
