@@ -63,6 +63,7 @@ export class Collectives {
    */
   async start(spec: RunSpec, signal?: AbortSignal): Promise<RunView> {
     const plan = planRun(spec, (nodeId) => this.#nodes.get(nodeId));
+    await this.#letLeave(plan, signal);
     for (const node of plan.nodes) {
       const runId = this.#busy.get(node.nodeId);
       if (runId !== undefined) throw ConsoleError.of("H506", { name: node.name, runId });
@@ -127,6 +128,15 @@ export class Collectives {
       changed();
       this.#store.save(run.view());
     }).catch(this.#onError);
+  }
+
+  /** A run that has just failed is still being ended on its nodes: a new one there waits for that, not for the nodes that were lost. */
+  async #letLeave(plan: RunPlan, signal?: AbortSignal): Promise<void> {
+    const leaving = (): boolean => plan.nodes.some((node) => {
+      const runId = this.#busy.get(node.nodeId);
+      return runId !== undefined && (this.#views.get(runId)?.endedAtMs ?? null) !== null;
+    });
+    for (let waitedMs = 0; leaving() && waitedMs < this.#timing.stopTimeoutMs; waitedMs += 25) await delay(25, undefined, signal ? { signal } : {});
   }
 
   #release(runId: string): void {
