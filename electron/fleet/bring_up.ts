@@ -90,7 +90,10 @@ class BringUp {
 
   async preflight(): Promise<Preflight> {
     const { session, host, bundle, onPreflight } = this.#context;
-    const found = judgePreflight(await runScript(session, host, "preflight", PREFLIGHT, [], { signal: this.#task.signal }), host, bundle, Date.now());
+    const before = Date.now();
+    const fields = await runScript(session, host, "preflight", PREFLIGHT, [], { signal: this.#task.signal });
+    const uncertaintyMs = (Date.now() - before) / 2;
+    const found = judgePreflight(fields, host, bundle, { nowMs: before + uncertaintyMs, uncertaintyMs });
     if (found.probeSocket !== null && !(await session.canForwardTo(found.probeSocket, this.#task.signal))) {
       this.#found = { ...found, summary: `${found.summary}, no stream-local forwarding (the proxy is used)` };
     } else this.#found = found;

@@ -1,10 +1,10 @@
 import { EventEmitter } from "node:events";
 import type { Duplex } from "node:stream";
-import { ConsoleError, type AuthMethod, type HostKeyView, type NodeInput, type NodeView, type OperationView } from "../contract/index.js";
+import { ConsoleError, toErrorView, type AuthMethod, type HostKeyView, type NodeInput, type NodeView, type OperationView } from "../contract/index.js";
 import type { NodeDirectory } from "../link/directory.js";
 import { connectAgent, type ConnectedAgent, type ConnectOptions } from "../link/index.js";
 import type { AgentClient } from "../link/types.js";
-import { fingerprintOf, HopPool, HostKeyJudge, hostKeyName, importSshConfig, keyTypeOf, Limit, parseJump, probeHostKey, sshEnvironment, SshSession, type ImportedHost, type SshEnvironment, type SshTarget } from "../ssh/index.js";
+import { fingerprintOf, HopPool, HostKeyJudge, hostKeyName, importSshConfig, keyTypeOf, Limit, parseJump, probeHostKey, readKnownHosts, sshEnvironment, SshSession, type ImportedHost, type KnownHost, type SshEnvironment, type SshTarget } from "../ssh/index.js";
 import type { NodeSession } from "../ssh/types.js";
 import { KeyedTopic } from "../streams.js";
 import { describeBundle } from "./bundle.js";
@@ -75,9 +75,11 @@ export class Fleet extends EventEmitter<FleetEvents> implements NodeDirectory {
 
   /** Takes up the links to the nodes that were up. Waits for none of them. */
   async start(): Promise<void> {
+    const known = await readKnownHosts(this.#env.knownHostsFiles).catch((error: unknown) => toErrorView(error));
     for (const record of this.#options.store.nodes.list()) {
       const node = this.#adopt(record);
-      await this.#readHostKey(node).catch((error: unknown) => node.fail(error));
+      if (Array.isArray(known)) await this.#readHostKey(node, known);
+      else node.fail(new ConsoleError(known));
       if (!record.up) continue;
       if (record.authKind !== "agent") await this.#withSecret(node).catch((error: unknown) => node.fail(error));
       this.#keeper.start(node);
@@ -330,9 +332,10 @@ export class Fleet extends EventEmitter<FleetEvents> implements NodeDirectory {
   }
 
   /** What is known of the node's key without a dial. */
-  async #readHostKey(node: ManagedNode): Promise<void> {
-    const known = (await HostKeyJudge.read(node.record, this.#env.knownHostsFiles, this.#env.trust)).trustedKey;
-    if (known) node.hostKey = { status: "trusted", algorithm: known.type, offered: null, trusted: known.fingerprint, source: known.source };
+  async #readHostKey(node: ManagedNode, listed?: readonly KnownHost[]): Promise<void> {
+    const known = listed ?? (await readKnownHosts(this.#env.knownHostsFiles));
+    const trusted = new HostKeyJudge(node.record, known, this.#env.trust).trustedKey;
+    if (trusted) node.hostKey = { status: "trusted", algorithm: trusted.type, offered: null, trusted: trusted.fingerprint, source: trusted.source };
     this.#changed(node.id);
   }
 

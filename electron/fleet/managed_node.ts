@@ -49,7 +49,7 @@ export class ManagedNode {
     if (this.operation === "bring_up") return "bringing_up";
     if (this.agent && !this.agent.closed) return this.error === null ? "up" : "degraded";
     if (this.hostKey.offered !== null && this.hostKey.status !== "trusted") return "needs_host_key";
-    if (this.record.up) return this.session.state === "connected" ? "degraded" : "unreachable";
+    if (this.record.up) return this.session.state === "connected" && this.error !== null ? "degraded" : "unreachable";
     if (this.session.state === "connected") return this.failed ? "failed" : "reachable";
     if (this.failed) return this.lastSeenMs !== null && LINK_CODES.has(this.error?.code ?? "") ? "unreachable" : "failed";
     return this.lastSeenMs === null ? "new" : "reachable";

@@ -8,7 +8,7 @@ const bundle = { kernels: { "6.1.0": "driver/6.1.0/dma_engine.ko" }, unpackedByt
 const good = { system: "Linux", machine: "x86_64", kernel: "6.1.0", os: "Debian 12", systemd: "yes", user: "ops", free_opt: "1000000", free_tmp: "1000000", free_modules: "1000000", time: "1000", build: "no", ssh_address: "10.0.2.15", probe_socket: "/run/dbus/system_bus_socket", rdma: "rxe0" };
 const judge = (changes: Record<string, string | undefined>) => {
   const all: Record<string, string | undefined> = { ...good, ...changes };
-  return judgePreflight(new Fields(Object.entries(all).filter(([, v]) => v !== undefined).map(([k, v]) => `${k}=${v}`).join("\n")), "h", bundle, 1_000_000);
+  return judgePreflight(new Fields(Object.entries(all).filter(([, v]) => v !== undefined).map(([k, v]) => `${k}=${v}`).join("\n")), "h", bundle, { nowMs: 1_000_000, uncertaintyMs: 500 });
 };
 const codeOf = (changes: Record<string, string | undefined>): unknown => {
   try {

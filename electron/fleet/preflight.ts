@@ -21,9 +21,10 @@ const SPARE_BYTES = 16 * 1024 ** 2;
 
 /**
  * Refuses a node that cannot be brought up, before a byte is copied.
+ * @param clock the console's time in the middle of the look, and half of how long it took
  * @throws ConsoleError H304 not a supported system, H305 no room, H306 no module and no way to build one, H310 a tool is missing
  */
-export function judgePreflight(fields: Fields, host: string, bundle: Bundle, nowMs: number): Preflight {
+export function judgePreflight(fields: Fields, host: string, bundle: Bundle, clock: { nowMs: number; uncertaintyMs: number }): Preflight {
   const system = fields.one("system") ?? "an unknown system";
   const machine = fields.one("machine") ?? "unknown";
   const os = fields.one("os") ?? system;
@@ -49,7 +50,8 @@ export function judgePreflight(fields: Fields, host: string, bundle: Bundle, now
   const user = fields.one("user") ?? "";
   if (!/^[A-Za-z0-9_.@][A-Za-z0-9_.@-]{0,63}$/.test(user)) throw ConsoleError.of("H304", { host, found: `a login user named "${user.slice(0, 60)}"` });
   const time = fields.number("time");
-  const skewSeconds = time === null ? null : Math.round(time - nowMs / 1000);
+  const skewSeconds = time === null ? null : Math.round(time - clock.nowMs / 1000);
+  const skewed = skewSeconds !== null && Math.abs(skewSeconds) * 1000 > clock.uncertaintyMs + 1_500;
   const probe = fields.one("probe_socket");
   const address = fields.one("ssh_address");
   const secureBoot = fields.one("secureboot");
@@ -58,7 +60,7 @@ export function judgePreflight(fields: Fields, host: string, bundle: Bundle, now
     os, `kernel ${kernel}`, kernel in bundle.kernels ? "module in the bundle" : "module to be built on the node",
     secureBoot === "1" ? "Secure Boot is on: the module's key must be enrolled" : null,
     `RDMA ${rdma.length > 0 ? rdma.slice(0, 8).join(" ") : "none"}`, `memlock of this login ${fields.one("memlock") ?? "unknown"}`,
-    skewSeconds !== null && Math.abs(skewSeconds) >= 2 ? `clock ${skewSeconds > 0 ? "ahead" : "behind"} by ${Math.abs(skewSeconds)} s` : null,
+    skewed ? `clock ${(skewSeconds ?? 0) > 0 ? "ahead" : "behind"} by ${Math.abs(skewSeconds ?? 0)} s` : null,
   ].filter((part) => part !== null).join(", ");
   return {
     user, kernel, os, release: fields.one("release"), canBuild, skewSeconds, summary,

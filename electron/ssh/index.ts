@@ -1,7 +1,7 @@
 export { dial, HopPool, probeHostKey, sshEnvironment, type ProbedKey, type SshEnvironment, type SshTarget } from "./dial.js";
 export { endpointText, hostKeyName, parseJump, type Endpoint } from "./endpoint.js";
 export { hostKeyError, HostKeyJudge, MemoryTrustStore, strictVerifier, type TrustedKey, type TrustStore, type Verdict } from "./host_key.js";
-export { defaultKnownHostsFiles } from "./known_hosts.js";
+export { defaultKnownHostsFiles, readKnownHosts, type KnownHost } from "./known_hosts.js";
 export { Backoff, KeyedLimit, Limit } from "./limit.js";
 export { fingerprintOf, keyTypeOf } from "./public_key.js";
 export { plainLine, shellCommand, shellQuote } from "./quote.js";

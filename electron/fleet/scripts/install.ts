@@ -52,7 +52,8 @@ kib=$(df -Pk "$RELEASES" | { read -r _; read -r _ _ _ kib _; printf '%s' "$kib";
 tx_note tree-new "$part"
 rm -rf -- "$part" && mkdir -m 0755 "$part" || die unpack "cannot make $part"
 err=$(tar -xzf "$1" -C "$part" --no-same-owner --preserve-permissions 2>&1) || die unpack "$err"
-chmod -R go-w "$part" && chown -R 0:0 "$part"
+# Whatever modes the archive's folders have: everybody may read and run a release, only root may write it.
+chmod -R u=rwX,go=rX "$part" && chown -R 0:0 "$part"
 @CHECK@
 [ "$(find "$part" -type f | wc -l)" -le "$(($4 + 2))" ] || die tree "it has files that the manifest does not name"
 check_tree "$part" || die tree "$wrong"

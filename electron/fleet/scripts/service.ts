@@ -59,14 +59,14 @@ if [ -f /opt/stepccl/created ]; then
   while read -r kind name <&3; do
     [ "$kind" = member-new ] && gpasswd -d "$name" stepccl >/dev/null 2>&1
   done 3</opt/stepccl/created
-  members=$(getent group stepccl | cut -d : -f 4)
+  # A user's own group can only go after the user.
   while read -r kind name <&3; do
-    case $kind in
-      user-new) ! getent passwd "$name" >/dev/null || userdel "$name" 2>/dev/null || say kept "user $name" ;;
-      group-new)
-        if [ -n "$members" ]; then say kept "group stepccl with members $members"
-        elif getent group "$name" >/dev/null; then groupdel "$name" 2>/dev/null || say kept "group $name"; fi ;;
-    esac
+    [ "$kind" != user-new ] || ! getent passwd "$name" >/dev/null || userdel "$name" 2>/dev/null || say kept "user $name"
+  done 3</opt/stepccl/created
+  while read -r kind name <&3; do
+    [ "$kind" = group-new ] && entry=$(getent group "$name") || continue
+    if [ -n "\${entry##*:}" ]; then say kept "group $name with members \${entry##*:}"
+    else groupdel "$name" 2>/dev/null || say kept "group $name"; fi
   done 3</opt/stepccl/created
 fi
 rm -rf -- /opt/stepccl /var/lib/stepccl /run/stepccl
