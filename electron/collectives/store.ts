@@ -1,5 +1,5 @@
 import Database from "libsql";
-import { mkdirSync } from "node:fs";
+import { chmodSync, mkdirSync } from "node:fs";
 import { join } from "node:path";
 import { ConsoleError, RunView } from "../contract/index.js";
 
@@ -11,7 +11,9 @@ export class RunStore {
 
   constructor(dataDir: string) {
     mkdirSync(dataDir, { recursive: true, mode: 0o700 });
-    this.#db = new Database(join(dataDir, "runs.db"));
+    const path = join(dataDir, "runs.db");
+    this.#db = new Database(path);
+    chmodSync(path, 0o600);
     this.#db.exec("PRAGMA journal_mode = WAL; PRAGMA busy_timeout = 5000; PRAGMA user_version = 1;");
     this.#db.exec("CREATE TABLE IF NOT EXISTS runs (id TEXT PRIMARY KEY, started_at_ms INTEGER NOT NULL, view TEXT NOT NULL) STRICT");
   }
