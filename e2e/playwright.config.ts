@@ -14,7 +14,6 @@ export default defineConfig({
   expect: { timeout: 20_000 },
   reporter: [["list"], ["json"]],
   globalSetup: "./global-setup.ts",
-  globalTeardown: "./global-teardown.ts",
   use: {
     viewport: { width: 1440, height: 900 },
     trace: "retain-on-failure",

@@ -10,6 +10,11 @@ import { runSmoke } from './smoke.js';
 const say = (message: string): void => void process.stderr.write(`${message}\n`);
 const print = (text: string): void => void process.stdout.write(`${text}\n`);
 
+// Who reads our output may stop reading; what we do is finished all the same.
+process.stdout.on('error', (error: NodeJS.ErrnoException) => {
+  if (error.code !== 'EPIPE') throw error;
+});
+
 function wholeNumber(text: string): number {
   if (!/^\d{1,4}$/.test(text)) throw new InvalidArgumentError('Give a whole number.');
   return Number(text);

@@ -56,6 +56,9 @@ describe('image', () => {
     const first = recipeHash(dir, '6.1.0-57-amd64', { a: '1' });
     await writeFile(file, 'one');
     expect(recipeHash(dir, '6.1.0-57-amd64', { a: '1' })).toBe(first);
+    await writeFile(join(dir, 'README.md'), 'words');
+    await writeFile(join(dir, 'a.test.ts'), 'test');
+    expect(recipeHash(dir, '6.1.0-57-amd64', { a: '1' })).toBe(first);
     const others = [recipeHash(dir, '6.1.0-58-amd64', { a: '1' }), recipeHash(dir, '6.1.0-57-amd64', { a: '2' })];
     await chmod(file, 0o755);
     others.push(recipeHash(dir, '6.1.0-57-amd64', { a: '1' }));

@@ -38,7 +38,7 @@ function filesBelow(dir: string): string[] {
 export function recipeHash(dir: string, kernelRelease: string, versions: Readonly<Record<string, string>>): string {
   const hash = createHash('sha256');
   for (const file of filesBelow(dir)) {
-    if (file.endsWith('.test.ts')) continue;
+    if (/\.(test\.ts|md)$/.test(file)) continue;
     const content = readFileSync(file);
     hash.update(`${relative(dir, file)}\0${statSync(file).mode & 0o111 ? 'x' : '-'}\0${content.length}\0`).update(content);
   }

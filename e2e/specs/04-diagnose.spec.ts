@@ -1,0 +1,30 @@
+import { expect, goTo, picture, test } from "../fixtures.js";
+import * as lab from "../lab/lab.js";
+
+test("a device that nobody may open is found, with the line that shows it and the mend", async ({ page }) => {
+  await lab.fault(2, "device-mode-000", true);
+  try {
+    await goTo(page, "Diagnose");
+    await page.getByTestId("run-checks").click();
+    await page.getByTestId("diagnose-nodes").getByText("node2", { exact: true }).click();
+    const report = page.getByTestId("node-report");
+    await expect(report).toHaveAttribute("data-state", "done", { timeout: 120_000 });
+    const finding = report.getByTestId("finding").filter({ hasText: "/dev/dma_device" }).first();
+    await expect(finding).toBeVisible();
+    await expect(finding.getByText(/c-{9}/).first()).toBeVisible();
+    await expect(finding.getByText("udevadm", { exact: false }).first()).toBeVisible();
+    await picture(page, "diagnose");
+    await page.getByTestId("diagnose-nodes").getByText("node1", { exact: true }).click();
+    await expect(report.getByTestId("finding").filter({ hasText: "/dev/dma_device" })).toHaveCount(0);
+  } finally {
+    await lab.fault(2, "device-mode-000", false);
+  }
+});
+
+test("what was read can be looked at as it was", async ({ page }) => {
+  await goTo(page, "Diagnose");
+  await page.getByTestId("diagnose-nodes").getByText("node1", { exact: true }).click();
+  const report = page.getByTestId("node-report");
+  await report.getByTestId("source-dmesg").getByRole("button").first().click();
+  await expect(page.getByRole("dialog").getByText("dma_engine: DE001", { exact: false }).first()).toBeVisible();
+});
