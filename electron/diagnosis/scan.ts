@@ -10,6 +10,7 @@ import { WATCHERS, type Watcher } from "./watch/index.js";
 /** Bounds against hostile input: what comes beyond is counted in the class's group without a device. */
 const MAX_GROUPS = 4000;
 const EVIDENCE_PER_GROUP = 4;
+const DETAILED_HITS = 32;
 const SEVERITY_RANK: Record<Severity, number> = { info: 0, low: 1, medium: 2, high: 3, critical: 4 };
 
 export function worse(a: Severity, b: Severity): Severity {
@@ -36,7 +37,10 @@ for (const rule of RULES) for (const sig of rule.sig ?? []) {
   for (const literal of new Set(sig.any)) bySignature.set(literal, [...(bySignature.get(literal) ?? []), id]);
 }
 for (const watcher of WATCHERS) for (const literal of new Set(watcher.triggers)) byWatcher.set(literal, [...(byWatcher.get(literal) ?? []), watcher]);
-for (const literal of new Set([...bySignature.keys(), ...byWatcher.keys()])) literals.push(literal);
+/** Words of a failure: a line that holds one and fits no class is remembered. */
+const FAILURE_WORDS = new Set(["fatal", "panic", "exception", "traceback", "aborted", "core dumped", "segfault", "nccl warn", "ucx error", "call trace", "bug:", "runtime error", "runtimeerror", "error"]);
+for (const literal of new Set([...bySignature.keys(), ...byWatcher.keys(), ...FAILURE_WORDS])) literals.push(literal);
+const literalIsFailure = literals.map((l) => FAILURE_WORDS.has(l));
 const literalSignatures = literals.map((l) => bySignature.get(l) ?? []);
 const literalWatchers = literals.map((l) => byWatcher.get(l) ?? []);
 const finder = new LiteralFinder(literals);
@@ -99,13 +103,15 @@ export class Scan {
     if (this.#hitThisRecord.size > 0) this.#hitThisRecord = new Set();
     if (this.#followers.length > 0) this.#runFollowers(record);
     const found = finder.find(record.text);
-    if (found.length === 0) { if (!this.#hitThisRecord.size) this.#failureWords(record); return; }
+    if (found.length === 0) return;
     const text = collapse(record.text);
     const generation = ++this.#generation;
     const watchersCalled = this.#watchersCalled;
     let lower: string | null = null;
     const signatures: number[] = [];
+    let failure = false;
     for (const index of found) {
+      failure ||= literalIsFailure[index]!;
       for (const watcher of literalWatchers[index]!) {
         if ((watcher.plainOnly && record.stamped) || watchersCalled.get(watcher) === generation) continue;
         watchersCalled.set(watcher, generation);
@@ -136,7 +142,7 @@ export class Scan {
       this.hit(rule.id, record, { device: params?.["dev"] ?? undefined, severity: sig.severity, params: params ? { ...params, dev: undefined } : undefined });
     }
     this.#suppress(record, text);
-    if (this.#hitThisRecord.size === 0) this.#failureWords(record);
+    if (failure && this.#hitThisRecord.size === 0) this.#failureWords(record);
   }
 
   #runFollowers(record: LogRecord): void {
@@ -171,17 +177,19 @@ export class Scan {
     const group = this.#group(cls, rule.perNode ? null : groupKey(cls, device), record.host, options.severity ?? rule.severity);
     if (device !== null && group.devices.size < 64) group.devices.add(device);
     group.count += (options.count ?? 1) * record.repeat;
-    if (options.severity) group.severity = group.count <= 1 ? options.severity : worse(group.severity, options.severity);
+    if (options.severity) group.severity = group.hits === 0 ? options.severity : worse(group.severity, options.severity);
     if (record.time !== null && record.clock !== null) {
       group.first ??= { time: record.time, clock: record.clock };
       group.last = { time: record.time, clock: record.clock };
     }
+    this.#lastGroup = group;
+    // A flood repeats itself: values and quotes come from its first occurrences.
+    if (++group.hits > DETAILED_HITS) return group;
     if (options.params) for (const [k, v] of Object.entries(options.params)) if (v !== undefined) group.params[k] = typeof v === "string" ? quoteLine(v, 160) : v;
     if (group.evidence.length < EVIDENCE_PER_GROUP) {
       const line = quoteLine(record.raw);
       if (!group.evidence.some((e) => e.line === line)) group.evidence.push({ source: this.source, line, lineNumber: record.line, meaning: options.meaning ?? meaningOf(cls, group.params) });
     }
-    this.#lastGroup = group;
     return group;
   }
 
@@ -192,7 +200,7 @@ export class Scan {
     const group = this.#group(cls, rule.perNode ? null : groupKey(cls, device), options.host ?? options.records?.[0]?.record.host ?? null, options.severity ?? rule.severity);
     if (device !== null && group.devices.size < 64) group.devices.add(device);
     group.count += options.count ?? 1;
-    if (options.severity) group.severity = group.count <= 1 ? options.severity : worse(group.severity, options.severity);
+    if (options.severity) group.severity = group.hits++ === 0 ? options.severity : worse(group.severity, options.severity);
     for (const { record } of options.records ?? []) if (record.time !== null && record.clock !== null) {
       group.first ??= { time: record.time, clock: record.clock };
       group.last = { time: record.time, clock: record.clock };
@@ -205,11 +213,13 @@ export class Scan {
   }
 
   #group(cls: string, device: string | null, host: string | null, severity: Severity): Group {
+    const last = this.#lastGroup;
+    if (last !== null && last.class === cls && last.host === host && last.device === device) return last;
     let key = `${cls}\u0000${host ?? ""}\u0000${device ?? ""}`;
     let group = this.groups.get(key);
     if (!group && this.groups.size >= MAX_GROUPS) { key = cls; device = null; host = null; group = this.groups.get(key); }
     if (!group) {
-      group = { class: cls, host, device, devices: new Set(), severity, count: 0, suppressed: 0, first: null, last: null, evidence: [], params: {}, checked: [], consequenceOf: null, order: this.#order++ };
+      group = { class: cls, host, device, devices: new Set(), severity, count: 0, hits: 0, suppressed: 0, first: null, last: null, evidence: [], params: {}, checked: [], consequenceOf: null, order: this.#order++ };
       this.groups.set(key, group);
     }
     return group;
@@ -223,9 +233,11 @@ export class Scan {
     return false;
   }
   drop(cls: string): void {
+    this.#lastGroup = null;
     for (const [key, g] of this.groups) if (g.class === cls) this.groups.delete(key);
   }
   rename(group: Group, cls: string, severity: Severity): void {
+    this.#lastGroup = null;
     for (const [key, g] of this.groups) if (g === group) this.groups.delete(key);
     group.class = cls;
     group.severity = severity;
@@ -260,7 +272,8 @@ export class Scan {
 
   #failureWords(record: LogRecord): void {
     const t = record.text;
-    if (t.length < 6 || !FAILURE.test(t) || NO_FAILURE.test(t)) return;
+    // The kernel's own wording has classes; a program's failure without one is what may point elsewhere.
+    if (t.length < 6 || record.tag === "kernel" || record.clock === "uptime" || record.clock === "relative" || !FAILURE.test(t) || NO_FAILURE.test(t)) return;
     this.unexplainedCount++;
     if (this.unexplained.length < 8) this.unexplained.push({ source: this.source, line: quoteLine(record.raw, 300), lineNumber: record.line });
   }

@@ -88,6 +88,8 @@ export interface Group {
   devices: Set<string>;
   severity: Severity;
   count: number;
+  /** Calls that came here, whatever they counted. */
+  hits: number;
   suppressed: number;
   first: { time: number; clock: string } | null;
   last: { time: number; clock: string } | null;

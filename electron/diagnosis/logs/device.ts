@@ -4,7 +4,20 @@
  */
 const BDF = /^(?:PCI:)?(?:([0-9a-f]{1,8}):)?([0-9a-f]{2}):([0-9a-f]{2})(?:\.([0-7]))?$/i;
 
+const MAX_KNOWN = 4096;
+const known = new Map<string, string>();
+
 export function normaliseDevice(name: string): string {
+  let normal = known.get(name);
+  if (normal === undefined) {
+    normal = normalForm(name);
+    if (known.size >= MAX_KNOWN) known.clear();
+    known.set(name, normal);
+  }
+  return normal;
+}
+
+function normalForm(name: string): string {
   const m = BDF.exec(name.trim());
   if (!m) return name.trim();
   const domain = (m[1] ?? "0000").toLowerCase().replace(/^0+(?=[0-9a-f]{4})/, "").padStart(4, "0");

@@ -117,8 +117,8 @@ function bracket(text: string, i: number, p: Prefix): number {
     else if (!isDigit(c)) break;
   }
   if (q === end && dot > k) {
-    const value = Number(text.slice(k, end));
-    if (sign) { p.time = value; p.clock = "relative"; } else { p.time = value; p.clock = "uptime"; }
+    p.time = Number(text.slice(k, end));
+    p.clock = sign ? "relative" : "uptime";
     p.stamped = true;
     return end + 1;
   }
@@ -141,6 +141,12 @@ function bracket(text: string, i: number, p: Prefix): number {
 }
 
 function words(text: string, i: number, p: Prefix, journal: boolean, iso: boolean): number {
+  // After a kernel's own stamp only the tag can follow.
+  if (p.clock === "uptime") {
+    if (!text.startsWith("kernel:", i)) return i;
+    p.tag ??= "kernel";
+    return i + 7;
+  }
   let m: RegExpExecArray | null;
   if (!p.stamped && p.host === null && (m = at(HOST_BEFORE_STAMP, text, i))) {
     if (m[1] !== "kernel") p.host = m[1]!;
@@ -156,7 +162,9 @@ function words(text: string, i: number, p: Prefix, journal: boolean, iso: boolea
     if (after) { p.host = after[1]!; p.tag = after[2]!; return HOST_TAG.lastIndex; }
     return SYSLOG.lastIndex;
   }
-  if (at(FACILITY, text, i)) return FACILITY.lastIndex;
+  const colon = text.indexOf(":", i);
+  if (colon < 0) return i;
+  if (colon - i < 12 && at(FACILITY, text, i)) return FACILITY.lastIndex;
   if (p.stamped && p.tag === null && (m = at(HOST_KERNEL, text, i))) { p.host ??= m[1]!; p.tag = "kernel"; return HOST_KERNEL.lastIndex; }
   if (p.tag === null && (m = at(TAG_ONLY, text, i))) { p.tag = m[1]!; return TAG_ONLY.lastIndex; }
   if (p.stamped && p.clock === "wall" && p.tag === null && (journal || iso) && (m = at(HOST_TAG, text, i)) && !/^(?:infiniband|nvidia|nvme|pci|usb|net|mlx[45]_core)$/.test(m[1]!)) {

@@ -30,6 +30,7 @@ export function completionStatus(text: string): Found | null {
   if (/\bcompletion|\bwc\b|wc[._>-]|cqe|work request|vendor/i.test(text)) {
     if ((m = /\bstatus(?: code)?(?: is)?[ =:]{1,3}(\d{1,2})\b(?! ?(?:bytes|ms))/i.exec(text))) return Number(m[1]) === 0 ? null : { status: Number(m[1]), vendor };
     if ((m = /IBV_WC_SUCCESS\W{1,4}(\d{1,2}) vs\.? 0/.exec(text))) return { status: Number(m[1]), vendor };
+    if (vendor !== undefined && /error|fail/i.test(text) && MLX5_VENDOR_STATUS[vendor] !== undefined && !/status|opcode/i.test(text)) return { status: MLX5_VENDOR_STATUS[vendor]!, vendor };
     if ((m = /\((\d{1,2})\)/.exec(text)) && /error|fail|status/i.test(text) && CLASS[Number(m[1])] !== undefined && named(Number(m[1]), COMPLETION_STATUS)[0].split(" ").some((w) => w.length > 4 && text.toLowerCase().includes(w))) return { status: Number(m[1]), vendor };
   }
   return null;

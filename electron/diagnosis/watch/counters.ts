@@ -65,7 +65,7 @@ const reader: Watcher = {
   end: judge,
 };
 
-const LIMIT: Partial<Record<Kind, number>> = { symbol: 100, downed: 3, wait: 1_000_000, discard: 100, loss: 100, loss_weak: 10_000, no_buffer: 100, pause: 1_000_000, pause_storm: 1 };
+const LIMIT: Partial<Record<Kind, number>> = { symbol: 100, downed: 10, wait: 1_000_000, discard: 100, loss: 10, loss_weak: 10_000, no_buffer: 100, pause: 1_000_000, pause_storm: 1 };
 const CLASS: Partial<Record<Kind, string>> = { symbol: "link.symbol_errors", downed: "link.flapping", wait: "link.congestion_xmit_wait", discard: "link.xmit_discards", loss: "rdma.packet_loss_counters", loss_weak: "rdma.packet_loss_counters", no_buffer: "rdma.out_of_buffer", pause: "rdma.pfc_storm", pause_storm: "rdma.pfc_storm" };
 /** What may grow between two readings of a busy, healthy port. */
 const GROWTH: Partial<Record<Kind, number>> = { symbol: 1, downed: 1, wait: 1_000_000, discard: 1, loss: 1, loss_weak: 100, no_buffer: 10, pause: 10_000, pause_storm: 1 };

@@ -71,11 +71,16 @@ const sxid: Watcher = {
     const links = scan.of("sxid_links", () => new Set<string>());
     if (link && links.size < 256) links.add(link);
     scan.hit("gpu.sxid", record, {
-      device: m[1]!, count: event ? 1 : 0, severity: fatal ? "critical" : "medium", params: { sxid: number, links: [...links].join(",").slice(0, 120) },
+      device: m[1]!, count: event ? 1 : 0, severity: fatal ? "critical" : "medium", params: { sxid: number },
       meaning: SXID[number] ? [`SXid ${number}: ${SXID[number][0]}`, `SXid ${number}：${SXID[number][1]}`] : undefined,
     });
   },
-  end(scan) { for (const g of scan.groupsOf("gpu.sxid")) if (g.count === 0) g.count = 1; },
+  end(scan) {
+    for (const g of scan.groupsOf("gpu.sxid")) {
+      if (g.count === 0) g.count = 1;
+      g.params["links"] = [...scan.of("sxid_links", () => new Set<string>())].slice(0, 72).join(",");
+    }
+  },
 };
 
 interface Section { gpu: string | null; product: string; section: string; sub: string; bus: Map<string, number> }

@@ -60,8 +60,8 @@ const inputs: Watcher = {
   id: "inputs",
   triggers: ["nccl info", "nccl warn", "ucx ", "libfabric:", "insmod", "modprobe", "runtimeerror", "nvrm:", "mlx5_core", "pcieport", "systemd[", "munge", "dmar:"],
   line(scan, record, text) {
-    if (record.tag === "kernel" || record.clock === "uptime" || /^(?:NVRM|mlx5_core|pcieport|DMAR)\b/.test(text)) scan.seen.add("kernel_log");
-    for (const [re, kind] of INPUT_WORDS) if (re.test(text)) scan.seen.add(kind);
+    if (!scan.seen.has("kernel_log") && (record.tag === "kernel" || record.clock === "uptime" || /^(?:NVRM|mlx5_core|pcieport|DMAR)\b/.test(text))) scan.seen.add("kernel_log");
+    for (const [re, kind] of INPUT_WORDS) if (!scan.seen.has(kind) && re.test(text)) scan.seen.add(kind);
   },
 };
 

@@ -16,7 +16,7 @@ const swiotlb: Watcher = {
     const total = m?.[2] === undefined ? undefined : Number(m[2]);
     const used = m?.[3] === undefined ? undefined : Number(m[3]);
     const tooLarge = size !== undefined && size > SWIOTLB_MAX_BYTES;
-    const farBelow = total !== undefined && used !== undefined && used < total / 2;
+    const farBelow = total !== undefined && used !== undefined && used < total * 0.8;
     scan.hit(tooLarge || farBelow ? "dma.mask_overflow" : "dma.swiotlb_full", record, { params: { size, total, used } });
   },
 };
@@ -33,7 +33,8 @@ const dmarBoot: Watcher = {
     const displays = scan.of("displays", () => new Set<string>());
     for (const g of scan.groupsOf("iommu.dmar_fault")) {
       const display = g.device === "0000:00:02.0" || (g.device !== null && displays.has(g.device));
-      if (display && g.last !== null && g.last.clock === "uptime" && g.last.time < 6) scan.rename(g, "iommu.dmar_boot_transient", "info");
+      const booting = g.last === null ? g.count < 32 : g.last.clock === "uptime" && g.last.time < 6;
+      if (display && booting) scan.rename(g, "iommu.dmar_boot_transient", "info");
       // Devices on bus 0 belong to the chipset: not the data path.
       else if (g.device !== null && /^[0-9a-f]{4}:00:/.test(g.device)) g.severity = "medium";
     }
@@ -51,7 +52,7 @@ const ioat: Watcher = {
       const bits = namedBits(chanerr, CHANERR, 0);
       const bitsZh = namedBits(chanerr, CHANERR, 1);
       scan.hit("dma.ioat_channel_error", record, {
-        severity: chanerr === 0 ? "medium" : "high", params: { chansts: m[1], chanerr: m[2] },
+        params: { chansts: m[1], chanerr: m[2] },
         meaning: [`channel ${state[0]}; CHANERR ${m[2]}: ${bits.length ? bits.join(", ") : "no transfer error"}`, `通道${state[1]}；CHANERR ${m[2]}：${bitsZh.length ? bitsZh.join("、") : "没有传输错误"}`],
       });
     } else if (/ioatdma .{0,20}: Errors:$/i.test(text)) scan.of<Seen[]>("ioat_headers", () => []).push({ record, source: scan.source });
@@ -152,6 +153,7 @@ const bars: Watcher = {
   },
   end(scan) {
     const vendors = scan.of("pci_vendors", () => new Map<string, string>());
+    const gpus = scan.of("gpu_devices", () => new Set<string>());
     for (const [key, b] of scan.of("bars", () => new Map<string, BarFailure>())) {
       const device = key.slice(0, key.indexOf("|")) || null;
       if (b.vf || (b.bar >= 7 && b.bar <= 12)) { scan.raise("pcie.vf_bar_no_space", { device, records: [b.seen], params: { bar: b.bar } }); continue; }
@@ -160,7 +162,7 @@ const bars: Watcher = {
       const assigned = scan.of("bars_assigned", () => new Set<string>());
       if (assigned.has(key)) continue;
       // Only graphics cards have windows that large; another vendor's BAR is not a GPU's.
-      if (vendor === "10de" || vendor === "1002" || (vendor === undefined && b.bytes >= 64 * 1024 * 1024)) scan.raise("gpu.bar_unassigned", { device, records: [b.seen], params: { bar: b.bar } });
+      if ((device !== null && gpus.has(device)) || vendor === "10de" || vendor === "1002" || (vendor === undefined && b.bytes >= 64 * 1024 * 1024)) scan.raise("gpu.bar_unassigned", { device, records: [b.seen], params: { bar: b.bar } });
     }
   },
 };

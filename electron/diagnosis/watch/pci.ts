@@ -43,10 +43,15 @@ const acs: Watcher = {
 
 const linkStatus: Watcher = {
   id: "link_status",
-  triggers: ["lnkcap:", "lnksta:", ">!<"],
+  triggers: ["lnkcap:", "lnksta:", ">!<", "device supports x", "device supports 8", "device supports 16"],
   line(scan, record, text) {
     scan.seen.add("pci");
     const device = (scan.state.get("pci_device") as Device | undefined) ?? scan.of<Device>("pci_unnamed", () => ({ bdf: null, kind: "unknown", name: "", cap: null }));
+    const told = /PCIe link (width|speed) is x?([\d.]+)(?:GT\/s)?, device supports x?([\d.]+)/i.exec(text);
+    if (told) {
+      if (Number(told[2]) < Number(told[3])) scan.hit(told[1]!.toLowerCase() === "width" ? "pcie.width_downgraded" : "pcie.speed_downgraded", record, {});
+      return;
+    }
     if (text.includes(">!<")) {
       const narrow = /x\d+ ?>!</.test(text);
       scan.hit(narrow ? "pcie.width_downgraded" : "pcie.speed_downgraded", record, {});
@@ -77,7 +82,10 @@ const named: Watcher = {
   line(scan, _record, text) {
     if (!/\b(?:mlx5_core|nvidia|bnxt_en|ice|irdma|amdgpu|NVRM: GPU) (?=[0-9a-f]{4}:)/.test(text)) return;
     const set = scan.of("data_devices", () => new Set<string>());
-    if (set.size < 512) { const bdf = findBdf(text); if (bdf) set.add(bdf); }
+    const bdf = set.size < 512 ? findBdf(text) : null;
+    if (bdf === null) return;
+    set.add(bdf);
+    if (/\b(?:nvidia|amdgpu|NVRM: GPU) /.test(text)) scan.of("gpu_devices", () => new Set<string>()).add(bdf);
   },
 };
 

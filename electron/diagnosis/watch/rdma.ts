@@ -49,7 +49,7 @@ function gids(scan: Scan): Gid[] { return scan.of<Gid[]>("gids", () => []); }
 /** GIDs and indexes that a program names in its messages. */
 const gidUse: Watcher = {
   id: "gid_use",
-  triggers: ["gid index", "gid_index", "local gid", "localgid", "gid: "],
+  triggers: ["gid index", "gid_index", "local gid", "localgid", "gid: ", "local address:"],
   line(scan, record, text) {
     const seen = { record, source: scan.source };
     let m: RegExpExecArray | null;
@@ -61,6 +61,9 @@ const gidUse: Watcher = {
       const used = scan.of<{ local: string; remote: string | null; dev: string | null; seen: Seen }[]>("gids_used", () => []);
       if (used.length < 256) used.push({ local: local[1]!, remote: remote?.[1] ?? null, dev, seen });
     }
+    // ibv_*_pingpong: no LID and no GID, or a link-local one, is how a RoCE port is addressed in vain.
+    const ping = /local address: ?LID 0x0000,.{0,80}GID ((?:::|[0-9a-f]{1,4}:)[0-9a-f:.]{0,44})/i.exec(text);
+    if (ping && (isZero(ping[1]!) || isLinkLocal(ping[1]!))) scan.state.set("gid_bytes_linklocal", seen);
     // perftest prints bytes in decimal: 254:128 is fe80.
     const bytes = /GID: (\d{1,3}(?::\d{1,3}){15})/.exec(text);
     if (bytes && bytes[1]!.startsWith("254:128:")) scan.state.set("gid_bytes_linklocal", seen);
@@ -134,7 +137,10 @@ const limits: Watcher = {
     const seen = { record, source: scan.source };
     const service = SERVICES.exec(text)?.[1];
     if (/\/proc\/|pidof|pgrep|systemctl|service/.test(text) && service) scan.state.set("limit_service", service);
-    const add = (kib: number | null, owner: string, svc: string | null): void => { scan.seen.add("limits"); if (list.length < 1024) list.push({ kib, owner, service: svc, seen }); };
+    const inside = /job|container|pod|slurm|docker|srun|inside/i.test(scan.source);
+    const add = (kib: number | null, who: string, svc: string | null): void => {
+      const owner = inside ? "process" : who; scan.seen.add("limits"); if (list.length < 1024) list.push({ kib, owner, service: svc, seen });
+    };
     const bytes = (t: string): number | null => (/unlimited|infinity|18446744073709551615/.test(t) ? null : Number(t) / 1024);
     let m: RegExpExecArray | null;
     if ((m = /max locked memory ?\(k(?:bytes|B), -l\) ?(\d+|unlimited)/i.exec(text))) add(m[1] === "unlimited" ? null : Number(m[1]), "shell", null);
@@ -158,7 +164,8 @@ const limits: Watcher = {
     const failed = scan.groupsOf("rdma.memlock_limit");
     if (scan.has("rdma.mkey_limit")) { scan.drop("rdma.memlock_limit"); return; }
     const shellFree = list.some((l) => l.owner === "shell" && l.kib === null);
-    const serviceSmall = small.find((l) => l.owner !== "shell" && (l.service !== null || shellFree));
+    // Where a login has no limit, what is small belongs to whoever started the job; so does the limit of a named or bare process.
+    const serviceSmall = small.find((l) => l.service !== null || (l.owner !== "shell" && (shellFree || failed.length === 0))) ?? (shellFree ? small[0] : undefined);
     if (serviceSmall) {
       scan.raise("host.memlock_service", { records: [serviceSmall.seen], params: { service: serviceSmall.service ?? "SERVICE", limitKiB: Math.round(serviceSmall.kib!) }, checked: shellFree ? [["The login's own limit is unlimited.", "登录会话自身不受限。"]] : [] });
     } else if (small.length > 0 && failed.length === 0 && !scan.has("rdma.qp_create_failed", "rdma.cq_create_failed")) {
@@ -201,7 +208,7 @@ const deviceNodes: Watcher = {
       if (/^(?:umad|issm)\d/.test(base)) { if (!others && !group) scan.raise("perm.umad_root_only", { device: base, records: [n.seen] }); continue; }
       const member = id !== undefined && (id.user === "root" || id.groups.includes(n.group));
       if (/^uverbs\d|^rdma_cm$/.test(base)) { if (!others && !(group && member) && (n.group === "root" || id !== undefined) && id?.user !== "root") scan.raise("perm.uverbs_denied", { device: base, records: [n.seen], params: { mode: n.mode } }); continue; }
-      if (!/^(?:dma_device|xdma|qdma)/.test(base)) continue;
+      if (!/^(?:dma_device|xdma|qdma|fastrpc|wq\d+\.\d)/.test(base)) continue;
       const params = { mode: n.mode, owner: n.owner, group: n.group, user: id?.user };
       if (others) continue;
       if (!group || n.group === "root") scan.raise("perm.dma_device_node", { device: path, records: [n.seen], params });
