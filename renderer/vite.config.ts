@@ -30,7 +30,7 @@ export default defineConfig({
     environment: "happy-dom",
     include: ["**/*.test.ts", "**/*.test.tsx"],
     setupFiles: ["./dev/test-setup.ts"],
-    testTimeout: 20_000,
+    testTimeout: 60_000,
     // Two cores are shared by the whole suite.
     maxWorkers: 2,
   },

@@ -57,7 +57,7 @@ describe("the shell", () => {
     const { host } = renderOver(<Shell />);
     await screen.findByText("gpu-01");
     host.setState("closed");
-    expect((await screen.findByTestId("connection-banner", {}, { timeout: 3000 })).textContent).toContain("out of reach");
+    expect((await screen.findByTestId("connection-banner")).textContent).toContain("out of reach");
     host.setState("open");
     await waitFor(() => expect(screen.queryByTestId("connection-banner")).toBeNull());
   });

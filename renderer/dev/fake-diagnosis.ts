@@ -28,19 +28,19 @@ export function fakeDiagnosis(nodeId: string, now: number): DiagnosisView {
     ],
     findings: clean ? [] : [
       {
-        class: "device.permission", severity: "high", title: "/dev/dma_device belongs to root:root with mode 0600", explanation: "Ranks run in group stepccl and cannot open the device, so copies inside the node take the slower path through shared memory.",
+        class: "perm.dma_device_node", severity: "high", title: "/dev/dma_device belongs to root:root with mode 0600", explanation: "Ranks run in group stepccl and cannot open the device, so copies inside the node take the slower path through shared memory.",
         evidence: [{ source: "device", line: "root:root 600 /dev/dma_device", lineNumber: 1, meaning: "expected root:stepccl 660" }],
         checked: ["The module is loaded (DE001 at 812.114).", "Group stepccl exists with gid 998.", "The rule file 70-stepccl.rules is in /usr/lib/udev/rules.d."],
         mend: [
           { command: "udevadm control --reload && udevadm trigger --name-match=dma_device", explanation: "Applies the installed rule to the device that is already there.", risk: "none" },
           { command: "systemctl restart stepccld", explanation: "Lets the daemon open the device anew.", risk: "restarts_service" },
         ],
-        count: 1, params: { path: "/dev/dma_device", found: "root:root 0600" },
+        count: 1, params: { mode: "0600", owner: "root", group: "root" },
       },
       {
-        class: "driver.cpu_fallback", severity: "low", title: "No DMA engine: the driver copies with the CPU", explanation: "The node offers no free DMA engine. Copies are correct and cost CPU time.",
+        class: "driver.de003", severity: "low", title: "No DMA engine: the driver copies with the CPU", explanation: "The node offers no free DMA engine. Copies are correct and cost CPU time.",
         evidence: [{ source: "dmesg", line: "[  812.114420] dma_engine: DE003 no DMA engine found, CPU fallback active", lineNumber: 403, meaning: null }],
-        checked: ["/sys/class/dma is empty."], mend: [], count: 3, params: {},
+        checked: ["/sys/class/dma is empty."], mend: [], count: 3, params: { text: "no DMA engine found, CPU fallback active" },
       },
     ],
     cannotTell: clean ? [] : [{ class: "gpu.xid", missing: ["nvidia-smi"] }, { class: "pcie.acs", missing: ["lspci -vvv"] }],

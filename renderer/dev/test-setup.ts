@@ -1,5 +1,5 @@
 import { afterEach } from "vitest";
-import { cleanup } from "@testing-library/react";
+import { cleanup, configure } from "@testing-library/react";
 
 // Mantine asks for these; happy-dom has no layout to answer from.
 globalThis.ResizeObserver ??= class {
@@ -7,9 +7,13 @@ globalThis.ResizeObserver ??= class {
   unobserve(): void {}
   disconnect(): void {}
 };
+// A virtual list shows what fits: without layout that would be nothing.
+Object.defineProperties(HTMLElement.prototype, { clientHeight: { get: () => 600, configurable: true }, clientWidth: { get: () => 1000, configurable: true } });
 if (typeof window !== "undefined" && typeof window.matchMedia !== "function") {
   window.matchMedia = (query) => ({
     matches: false, media: query, onchange: null, addListener() {}, removeListener() {}, addEventListener() {}, removeEventListener() {}, dispatchEvent: () => false,
   });
 }
+// The whole suite shares few cores: a slow render is no failure.
+configure({ asyncUtilTimeout: 10_000 });
 afterEach(cleanup);

@@ -10,7 +10,7 @@ describe("the Diagnose page", () => {
     await screen.findByText("gpu-02");
     fireEvent.click(container.querySelector('[data-row-id="n2"]')!);
     const finding = (await screen.findAllByTestId("finding"))[0]!;
-    expect(finding.dataset.class).toBe("device.permission");
+    expect(finding.dataset.class).toBe("perm.dma_device_node");
     expect(within(finding).getByText("root:root 600 /dev/dma_device")).toBeTruthy();
     expect(within(finding).getByText("Restarts a service")).toBeTruthy();
     expect(within(screen.getByTestId("cannot-tell")).getByText(/needs nvidia-smi/)).toBeTruthy();
@@ -34,7 +34,7 @@ describe("the Diagnose page", () => {
     await screen.findByText("gpu-03");
     fireEvent.click(screen.getByRole("checkbox", { name: "Select gpu-03" }));
     fireEvent.click(screen.getByRole("button", { name: "Check 1 node" }));
-    await waitFor(() => expect(screen.getByTestId("node-report").dataset.state).toBe("done"), { timeout: 5000 });
+    await waitFor(() => expect(screen.getByTestId("node-report").dataset.state).toBe("done"));
     expect(host.received).toContainEqual(expect.objectContaining({ method: "diagnose.start", params: { nodeIds: ["n3"] } }));
     expect(screen.getByText("Nothing found; everything could be read")).toBeTruthy();
   });

@@ -14,6 +14,8 @@ const leaves = (tree: Tree, at = ""): Map<string, string> =>
 const stem = (key: string): string => key.replace(/_(one|other)$/, "");
 const english = leaves({ ...en, errors: englishErrors() } as Tree);
 const chinese = leaves(zh as Tree);
+/** Codes of the daemon, the runtime and the driver, and findings, come with English texts of their own. */
+const foreign = (key: string): boolean => /^errors\.(A|R|DE)\d|^findings\./.test(key);
 const placeholders = (text: string): string[] => [...text.matchAll(/\{\{(\w+)\}\}/g)].map((match) => match[1]!).sort();
 
 const root = join(import.meta.dirname, "..");
@@ -23,15 +25,13 @@ const sources = (readdirSync(root, { recursive: true }) as string[])
 
 describe("texts", () => {
   it("exist in both languages under the same keys", () => {
-    // Codes of the daemon, the runtime and the driver come with English texts of their own.
-    const foreign = (key: string) => /^errors\.(A|R|DE)\d/.test(key);
     const stems = (keys: Iterable<string>) => [...new Set([...keys].filter((key) => !foreign(key)).map(stem))].sort();
     expect(stems(chinese.keys())).toEqual(stems(english.keys()));
   });
   it("have the same placeholders in both", () => {
     const byStem = new Map([...english].map(([key, text]) => [stem(key), placeholders(text)]));
     for (const [key, text] of chinese) {
-      if (/^errors\.(A|R|DE)\d/.test(key)) continue;
+      if (foreign(key)) continue;
       const missing = placeholders(text).filter((name) => !byStem.get(stem(key))!.includes(name));
       expect(missing, key).toEqual([]);
     }

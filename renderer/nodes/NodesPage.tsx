@@ -1,5 +1,5 @@
 import { Button, Menu, TextInput } from "@mantine/core";
-import { useDeferredValue, useMemo, useState } from "react";
+import { useMemo, useState } from "react";
 import { useTranslation } from "react-i18next";
 import IconChevronDown from "@tabler/icons-react/icons/IconChevronDown";
 import IconFingerprint from "@tabler/icons-react/icons/IconFingerprint";
@@ -24,8 +24,7 @@ import css from "./nodes.module.css";
 export function NodesPage() {
   const { t } = useTranslation();
   const { nodes } = useConsole();
-  const present = useItems(nodes);
-  const items = useDeferredValue(present);
+  const items = useItems(nodes);
   const loaded = useLoaded(nodes);
   const listError = useStore(nodes.api, (s) => s.error);
   const selection = useUi((s) => s.selection);
@@ -45,7 +44,7 @@ export function NodesPage() {
     if (untrusted.length > 0) set({ hostKeys: untrusted, afterKeys: chosen });
     else void bringUp.run(chosen);
   };
-  if (loaded && present.size === 0) {
+  if (loaded && items.size === 0) {
     return (
       <div className={`panel ${css.page}`}>
         <EmptyState
@@ -94,7 +93,7 @@ export function NodesPage() {
           onOpen={(id) => set({ nodeDetail: id })} sort={sort} toneOf={(id) => (items.get(id)?.error ? "bad" : undefined)}
           onSort={(key) => setSort((before) => ({ key, descending: before.key === key ? !before.descending : false }))}
         />
-        {loaded && items.size > 0 && ids.length === 0 && <div className={css.noMatch}>{t("nodes.noMatch", { filter })}</div>}
+        {loaded && ids.length === 0 && <div className={css.noMatch}>{t("nodes.noMatch", { filter })}</div>}
       </div>
       <WorkDock />
       <RemoveNodes kind={removing} ids={chosen} onClose={() => setRemoving(null)} />
