@@ -276,11 +276,11 @@ static void dereg_waits(struct copier c)
 {
 	long start = now_ms();
 
-	set_param("fault_step_ms", 200);
+	set_param("fault_step_ms", 500);
 	pthread_create(&c.thread, NULL, copier_run, &c);
-	sleep_ms(100);
-	is(dereg(c.fd, c.dst_key), 0, "MR_DEREG under a copy of 800 ms");
-	ok(now_ms() - start >= 750, "... waits for its end");
+	sleep_ms(400);
+	is(dereg(c.fd, c.dst_key), 0, "MR_DEREG under a copy of 2 s");
+	ok(now_ms() - start >= 1950, "... waits for its end");
 	pthread_join(c.thread, NULL);
 	ok(!c.ret && c.out.bytes == MIB, "... and the copy is whole");
 	set_param("fault_step_ms", 0);
@@ -316,11 +316,11 @@ static void verify_mismatch(struct copier c)
 {
 	struct stepccl_dma_last_error last;
 
-	set_param("fault_step_ms", 400);
+	set_param("fault_step_ms", 1000);
 	c.length = 4096;
 	c.flags = STEPCCL_DMA_SQE_VERIFY;
 	pthread_create(&c.thread, NULL, copier_run, &c);
-	sleep_ms(600);
+	sleep_ms(1500);
 	((volatile char *)(uintptr_t)c.dst)[1234] ^= 1;
 	pthread_join(c.thread, NULL);
 	set_param("fault_step_ms", 0);
@@ -360,10 +360,10 @@ static void signal_between(struct ring *r, const struct copier *c)
 	sigaction(SIGALRM, &sa, &old);
 	setitimer(ITIMER_REAL, &tv, NULL);
 	taken = enter(c->fd, 4, 4, STEPCCL_DMA_WAIT_FOREVER);
-	is(taken, 2, "a signal stops ENTER after the SQE that runs");
+	ok(taken >= 1 && taken <= 3, "a signal stops ENTER after the SQE that runs (%ld of 4)", taken);
 	sigaction(SIGALRM, &old, NULL);
 	alarm(100);
-	is(enter(c->fd, 4, 4, STEPCCL_DMA_WAIT_FOREVER), 2, "the next ENTER takes the rest");
+	is(enter(c->fd, 4, 4, STEPCCL_DMA_WAIT_FOREVER), 4 - taken, "the next ENTER takes the rest");
 	while (ring_pop(r, &cqe))
 		n += !cqe.res && cqe.user_data == (uint64_t)n;
 	is(n, 4, "... all four ran, in order");
@@ -387,7 +387,7 @@ static void cancel_rest(struct ring *r, const struct copier *c)
 	struct stepccl_dma_cqe cqe;
 	int ran = 0, cancelled = 0;
 
-	set_param("fault_step_ms", 300);
+	set_param("fault_step_ms", 600);
 	push4(r, c);
 	pthread_create(&k.thread, NULL, cancel_all, &k);
 	is(enter(c->fd, 4, 0, 0), 4, "four SQEs, CANCEL_ALL while the first runs");
