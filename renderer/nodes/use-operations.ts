@@ -6,11 +6,12 @@ import { useConsole } from "../store/console-hooks.js";
 const useNodeOperation = (method: "nodes.bringUp" | "nodes.takeDown") => {
   const { client } = useConsole();
   const ui = useUiStore();
-  return useAction(async (signal, nodeIds: readonly string[]) => {
+  // The dialog that starts an operation closes at once: what was asked for goes on without it and is ended by its own Cancel.
+  return useAction(async (_signal, nodeIds: readonly string[]) => {
     const { set } = ui.getState();
     if (nodeIds.length === 0) return;
     try {
-      await client.request(method, { nodeIds: [...nodeIds] }, { signal });
+      await client.request(method, { nodeIds: [...nodeIds] });
       set({ work: true });
     } catch (thrown) {
       set({ notice: toShownError(thrown) });
