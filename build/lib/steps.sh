@@ -14,7 +14,7 @@ hash_inputs() {
     if git -C "$ROOT" rev-parse --is-inside-work-tree >/dev/null 2>&1; then
         git -C "$ROOT" ls-files -z --cached --others --exclude-standard -- "$@"
     else
-        (cd "$ROOT" && find "$@" -type f -not -path '*/node_modules/*' -print0 2>/dev/null || true)
+        (cd "$ROOT" && find "$@" -type f -not -path '*/node_modules/*' -not -path '*/addon/build/*' -print0 2>/dev/null || true)
     fi | sort -zu | (cd "$ROOT" && xargs -0 --no-run-if-empty sha256sum 2>/dev/null || true) | sha256sum | cut -c1-64
 }
 
