@@ -1,9 +1,10 @@
 import { ConsoleError, toErrorView, type ErrorView, type SourceView } from "../contract/index.js";
 import type { ExecResult, NodeSession } from "../ssh/types.js";
-import { SOURCES, type SourceId, type SourceSpec } from "./sources.js";
+import type { SourceId, Spec } from "./sources.js";
 
 /** A source as it was read: what the page gets, and the whole text for the rules. */
 export interface Collected {
+  spec: Spec | null;
   view: SourceView;
   text: string;
   /** The console's clock just before and after the command ran, in ms. */
@@ -19,9 +20,9 @@ const SHOWN_CHARS = 24 * 1024;
 const CONCURRENCY = 4;
 
 /** Reads every source; one that cannot be read says why, and never holds up another. Rejects only with H104. */
-export async function collect(session: NodeSession, signal: AbortSignal, onSource: (source: Collected) => void = () => {}): Promise<CollectedSources> {
+export async function collect(session: NodeSession, specs: readonly Spec[], signal: AbortSignal, onSource: (source: Collected) => void = () => {}): Promise<CollectedSources> {
   const results = new Map<SourceId, Collected>();
-  const queue = [...SOURCES];
+  const queue = [...specs];
   const worker = async (): Promise<void> => {
     for (let spec = queue.shift(); spec; spec = queue.shift()) {
       if (signal.aborted) throw ConsoleError.of("H104");
@@ -34,7 +35,7 @@ export async function collect(session: NodeSession, signal: AbortSignal, onSourc
   return results;
 }
 
-async function read(session: NodeSession, spec: SourceSpec, signal: AbortSignal): Promise<Collected> {
+async function read(session: NodeSession, spec: Spec, signal: AbortSignal): Promise<Collected> {
   let last: Collected | undefined;
   for (const attempt of spec.attempts) {
     last = await tryOnce(session, spec, attempt, signal);
@@ -43,7 +44,7 @@ async function read(session: NodeSession, spec: SourceSpec, signal: AbortSignal)
   return last!;
 }
 
-async function tryOnce(session: NodeSession, spec: SourceSpec, attempt: { command: string; root?: boolean }, signal: AbortSignal): Promise<Collected> {
+async function tryOnce(session: NodeSession, spec: Spec, attempt: { command: string; root?: boolean }, signal: AbortSignal): Promise<Collected> {
   const beganAtMs = Date.now();
   const base = { id: spec.id, command: attempt.root ? `sudo ${attempt.command}` : attempt.command, collectedAtMs: beganAtMs };
   try {
@@ -52,6 +53,7 @@ async function tryOnce(session: NodeSession, spec: SourceSpec, attempt: { comman
     const shown = text.slice(-SHOWN_CHARS);
     const state = stateOf(result, spec);
     return {
+      spec,
       view: {
         ...base, state, durationMs: result.durationMs, text: shown, truncatedBytes: text.length - shown.length + result.droppedBytes,
         error: state === "ok" ? null : failureOf(spec, attempt.command, result, session.nodeId),
@@ -62,11 +64,11 @@ async function tryOnce(session: NodeSession, spec: SourceSpec, attempt: { comman
     if (signal.aborted) throw ConsoleError.of("H104");
     const view = toErrorView(error);
     const state = view.code === "H209" ? "timeout" : view.code === "H303" ? "not_permitted" : "failed";
-    return { view: { ...base, state, durationMs: Date.now() - beganAtMs, text: "", truncatedBytes: 0, error: view }, text: "", beganAtMs, endedAtMs: Date.now() };
+    return { spec, view: { ...base, state, durationMs: Date.now() - beganAtMs, text: "", truncatedBytes: 0, error: view }, text: "", beganAtMs, endedAtMs: Date.now() };
   }
 }
 
-function stateOf(result: ExecResult, spec: SourceSpec): SourceView["state"] {
+function stateOf(result: ExecResult, spec: Spec): SourceView["state"] {
   if (result.status === 0 || (result.status !== null && spec.answers?.includes(result.status))) return "ok";
   const said = result.stderr.slice(0, 4096);
   if (result.status === 127 || /command not found|not found$/m.test(said)) return "missing";
@@ -74,5 +76,5 @@ function stateOf(result: ExecResult, spec: SourceSpec): SourceView["state"] {
   return "failed";
 }
 
-const failureOf = (spec: SourceSpec, command: string, result: ExecResult, host: string): ErrorView =>
+const failureOf = (spec: Spec, command: string, result: ExecResult, host: string): ErrorView =>
   ConsoleError.of("H310", { command: command.length > 60 ? spec.id : command, host, status: result.status ?? result.signal ?? "unknown", detail: result.stderr.trim().slice(0, 300) || "no output" }).view;

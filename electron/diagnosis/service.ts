@@ -3,11 +3,10 @@ import type { NodeTask, Operations } from "../fleet/operations.js";
 import type { NodeDirectory } from "../link/directory.js";
 import { KeyedTopic } from "../streams.js";
 import { collect, type CollectedSources } from "./collect.js";
-import { evaluateCluster, evaluateNode } from "./evaluate.js";
-import { sourcesOf } from "./facts.js";
-import type { ClusterNode } from "./rules/cluster.js";
-import { bySeverity } from "./rules/rule.js";
-import { SOURCES } from "./sources.js";
+import { judgeNode } from "./diagnose.js";
+import type { LiveNode } from "./live.js";
+import { sourcesFor } from "./sources.js";
+import type { Language } from "./types.js";
 
 /** Where diagnoses are kept between two starts of the console; fleet/store.ts has one. */
 export interface DiagnosisDocuments {
@@ -20,7 +19,12 @@ export interface DiagnosisOptions {
   nodes: NodeDirectory;
   operations: Pick<Operations, "start">;
   documents: DiagnosisDocuments;
+  /** Language of the findings' words, asked for each diagnosis. English where absent. */
+  language?: () => Language;
 }
+
+/** How long the daemon may take to tell the membership. */
+const CLUSTER_TIMEOUT_MS = 5_000;
 
 const STEPS = ["collect", "evaluate"] as const;
 
@@ -74,20 +78,26 @@ export class Diagnosis {
     };
     show({});
     try {
+      const peers = this.options.nodes.list().filter((n) => n.id !== nodeId && n.member !== null && n.dataAddress !== null).map((n) => n.dataAddress!);
+      const specs = sourcesFor(peers);
       const collected = await task.step("collect", async (report) => {
         const session = await this.options.nodes.session(nodeId, task.signal);
         let done = 0;
-        return collect(session, task.signal, () => report.progress(++done, SOURCES.length, "items"));
+        return collect(session, specs, task.signal, () => report.progress(++done, specs.length, "items"));
       });
       publish(collected);
       await task.step("evaluate", async (report) => {
-        const own = evaluateNode(sourcesOf(nodeId, collected));
+        const language = this.options.language?.() ?? "en";
+        const self = this.#live(nodeId, collected, await this.#gidIndex(nodeId, task.signal));
+        const judge = (others: readonly LiveNode[]): ReturnType<typeof judgeNode> => judgeNode(self, others, language);
+        const own = judge([]);
         show({ sources: [...collected.values()].map((source) => source.view), findings: own.findings, cannotTell: own.cannotTell });
         // The comparison waits for the slowest node; what this node shows by itself is on screen already.
-        const verdict = evaluateCluster(this.#side(await others)).get(nodeId);
-        const findings = [...own.findings, ...(verdict?.findings ?? [])].sort(bySeverity);
-        show({ findings, cannotTell: [...own.cannotTell, ...(verdict?.cannotTell ?? [])], state: "done", endedAtMs: Date.now() });
-        report.detail(findings.length === 0 ? "no fault found" : `${findings.length} finding(s), ${findings[0]!.class} first`);
+        const side = (await others).flatMap(([id, sources]) => (id !== nodeId && sources && this.options.nodes.get(id) ? [this.#live(id, sources, null)] : []));
+        const verdict = side.length > 0 ? judge(side) : own;
+        show({ findings: verdict.findings, cannotTell: verdict.cannotTell, state: "done", endedAtMs: Date.now() });
+        const told = verdict.findings.filter((f) => f.severity !== "info");
+        report.detail(told.length === 0 ? "no fault found" : `${told.length} finding(s), ${told[0]!.class} first`);
       });
     } catch (error) {
       show({ state: "failed", endedAtMs: Date.now(), error: toErrorView(error) });
@@ -97,11 +107,24 @@ export class Diagnosis {
     }
   }
 
-  #side(all: readonly (readonly [string, CollectedSources | null])[]): ClusterNode[] {
-    return all.flatMap(([nodeId, collected]) => {
-      const node = this.options.nodes.get(nodeId);
-      return node && collected ? [{ nodeId, name: node.name, dataAddress: node.dataAddress, sources: sourcesOf(nodeId, collected) }] : [];
-    });
+  #live(nodeId: string, collected: CollectedSources, gidIndex: number | null): LiveNode {
+    const node = this.options.nodes.get(nodeId);
+    return { nodeId, name: node?.name ?? nodeId, dataAddress: node?.dataAddress ?? null, collected, gidIndex };
+  }
+
+  /** The GID index that the membership names for the node; null when it names none or the daemon does not answer, which is a finding of its own. */
+  async #gidIndex(nodeId: string, signal: AbortSignal): Promise<number | null> {
+    const node = this.options.nodes.get(nodeId);
+    if (!node || node.member === null || node.agent.state !== "running") return null;
+    try {
+      const agent = await this.options.nodes.agent(nodeId, signal);
+      const cluster = await agent.call("cluster.get", {}, { signal, timeoutMs: CLUSTER_TIMEOUT_MS });
+      const self = cluster.members.find((m) => m.node === cluster.self);
+      return self?.addresses.find((a) => a.address === node.dataAddress)?.gid_index ?? null;
+    } catch {
+      if (signal.aborted) throw ConsoleError.of("H104");
+      return null;
+    }
   }
 
   #forgot(nodeId: string): void {

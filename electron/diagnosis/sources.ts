@@ -1,6 +1,9 @@
+import { isIP } from "node:net";
+import type { InputKind } from "./types.js";
+
 /**
- * What is read on a node. Commands only read, need no argument from outside, and run as the SSH user; one that needs root is
- * tried without it first. `PATH` is completed because a login without a terminal often lacks the sbin folders.
+ * What is read on a node. Commands only read, need no argument from outside but peers' addresses, and run as the SSH user;
+ * one that needs root is tried without it first. `collect.ts` completes PATH, because a login without a terminal often lacks the sbin folders.
  */
 export interface SourceSpec {
   id: string;
@@ -10,40 +13,74 @@ export interface SourceSpec {
   maxBytes: number;
   /** Statuses that are an answer, not a failure (such as `modinfo` of a module that is not there). */
   answers?: readonly number[];
+  /** What rules call this input; read by the log engine unless `valuesOnly`. */
+  kind: InputKind;
+  /** Parsed by live.ts alone: its text would only confuse the log engine. */
+  valuesOnly?: boolean;
 }
 
 const quick = { timeoutMs: 10_000, maxBytes: 256 * 1024 } as const;
 const log = { timeoutMs: 20_000, maxBytes: 4 * 1024 * 1024 } as const;
 
-/** Each port of each RDMA device as sysfs shows it: works without the RDMA tools. */
-const RDMA_SYSFS = [
-  "for p in /sys/class/infiniband/*/ports/*; do [ -d \"$p\" ] || continue;",
-  "echo \"port $(basename \"$(dirname \"$(dirname \"$p\")\")\") $(basename \"$p\")\";",
-  "for f in state phys_state link_layer rate; do echo \"$f $(cat \"$p/$f\" 2>/dev/null)\"; done;",
-  "for n in \"$(dirname \"$(dirname \"$p\")\")\"/device/net/* \"$(dirname \"$(dirname \"$p\")\")\"/parent; do [ -e \"$n\" ] || continue; case $n in */parent) echo \"netdev $(cat \"$n\")\";; *) echo \"netdev ${n##*/}\";; esac; break; done;",
-  "for g in \"$p\"/gids/*; do v=$(cat \"$g\" 2>/dev/null); case $v in *[1-9a-f]*) echo \"gid ${g##*/} $v $(cat \"$p/gid_attrs/types/${g##*/}\" 2>/dev/null)\";; esac; done; done; true",
-].join(" ");
+/** Time between the two readings of the counters, in seconds. */
+export const COUNTER_INTERVAL_S = 3;
+const COUNTER_FILES = "grep -sH . /sys/class/infiniband/*/ports/*/counters/* /sys/class/infiniband/*/ports/*/hw_counters/*";
 
-export const SOURCES = [
-  { id: "kernel_log", attempts: [{ command: "dmesg" }, { command: "dmesg", root: true }, { command: "journalctl -k -b --no-pager -q -n 20000 -o short-monotonic" }], ...log },
-  { id: "dma_device", attempts: [{ command: "ls -l /dev/dma_device" }], ...quick, answers: [2] },
-  { id: "identity", attempts: [{ command: "id" }], ...quick },
-  { id: "group", attempts: [{ command: "getent group stepccl" }], ...quick, answers: [2] },
-  { id: "kernel", attempts: [{ command: "uname -r" }], ...quick },
-  { id: "modules", attempts: [{ command: "cat /proc/modules" }], ...quick },
-  { id: "module_info", attempts: [{ command: "modinfo dma_engine" }], ...quick, answers: [1] },
-  { id: "service", attempts: [{ command: "systemctl show stepccld.service --no-pager -p LoadState,ActiveState,SubState,Result,ExecMainCode,ExecMainStatus,NRestarts,MainPID" }], ...quick },
-  { id: "service_log", attempts: [{ command: "journalctl -u stepccld.service --no-pager -q -n 200 -o short-iso", root: true }, { command: "journalctl -u stepccld.service --no-pager -q -n 200 -o short-iso" }], ...quick },
-  { id: "daemon_limits", attempts: [{ command: "p=$(systemctl show -p MainPID --value stepccld.service) && [ \"${p:-0}\" != 0 ] && cat /proc/\"$p\"/limits" }], ...quick },
-  { id: "rdma_sysfs", attempts: [{ command: RDMA_SYSFS }], ...quick },
-  { id: "ibstat", attempts: [{ command: "ibstat" }], ...quick },
-  { id: "ibv_devinfo", attempts: [{ command: "ibv_devinfo" }], ...quick },
-  { id: "rdma_link", attempts: [{ command: "rdma link show" }], ...quick },
-  { id: "ip_addr", attempts: [{ command: "ip -o addr show" }], ...quick },
-  { id: "ip_link", attempts: [{ command: "ip -s link show" }], ...quick },
-  { id: "disk", attempts: [{ command: "df -P -k / /var/lib /opt /run /dev/shm" }], ...quick, answers: [1] },
-  { id: "clock", attempts: [{ command: "date +%s.%N" }], ...quick },
-  { id: "uptime", attempts: [{ command: "uptime" }], ...quick },
+const FIXED = [
+  { id: "kernel_log", kind: "kernel_log", attempts: [{ command: "dmesg" }, { command: "dmesg", root: true }, { command: "journalctl -k -b --no-pager -q -n 20000 -o short-monotonic" }], ...log },
+  { id: "dma_device", kind: "device_nodes", attempts: [{ command: "ls -l /dev/dma_device" }], ...quick, answers: [2] },
+  { id: "verbs_nodes", kind: "device_nodes", attempts: [{ command: "ls -l /dev/infiniband" }], ...quick, answers: [2], valuesOnly: true },
+  { id: "identity", kind: "device_nodes", attempts: [{ command: "id" }], ...quick },
+  { id: "group", kind: "device_nodes", attempts: [{ command: "getent group stepccl" }], ...quick, answers: [2], valuesOnly: true },
+  { id: "kernel", kind: "modules", attempts: [{ command: "uname -r" }], ...quick, valuesOnly: true },
+  { id: "modules", kind: "modules", attempts: [{ command: "lsmod" }], ...quick },
+  { id: "module_info", kind: "modules", attempts: [{ command: "modinfo dma_engine" }], ...quick, answers: [1], valuesOnly: true },
+  { id: "module_files", kind: "modules", attempts: [{ command: "find /lib/modules -name 'dma_engine.ko*' 2>/dev/null" }], ...quick, answers: [1], valuesOnly: true },
+  { id: "driver_state", kind: "modules", attempts: [{ command: "grep -sH . /sys/class/misc/dma_device/stats/* /sys/class/misc/dma_device/last_error /sys/module/dma_engine/version /sys/module/dma_engine/refcnt; stepccl-dma info 2>&1" }], ...quick, answers: [1, 2, 127], valuesOnly: true },
+  { id: "service", kind: "service", attempts: [{ command: "systemctl show stepccld.service --no-pager -p LoadState,ActiveState,SubState,Result,ExecMainCode,ExecMainStatus,NRestarts,MainPID" }], ...quick, valuesOnly: true },
+  { id: "service_log", kind: "service", attempts: [{ command: "journalctl -u stepccld.service --no-pager -q -n 200 -o short-iso", root: true }, { command: "journalctl -u stepccld.service --no-pager -q -n 200 -o short-iso" }], ...quick },
+  { id: "stepccld_limits", kind: "limits", attempts: [{ command: "p=$(systemctl show -p MainPID --value stepccld.service) && [ \"${p:-0}\" != 0 ] && cat /proc/\"$p\"/limits" }], ...quick },
+  { id: "processes", kind: "service", attempts: [{ command: "ps -eo pid,stat,etimes,comm --no-headers" }], ...quick, valuesOnly: true },
+  { id: "rdma_ports", kind: "rdma_ports", attempts: [{ command: "grep -sH . /sys/class/infiniband/*/ports/*/state /sys/class/infiniband/*/ports/*/phys_state /sys/class/infiniband/*/ports/*/link_layer /sys/class/infiniband/*/ports/*/rate /sys/class/infiniband/*/ports/*/lid /sys/class/infiniband/*/ports/*/sm_lid; [ -d /sys/class/infiniband ]" }], ...quick, answers: [1, 2] },
+  { id: "rdma_link", kind: "rdma_ports", attempts: [{ command: "rdma link show" }], ...quick },
+  { id: "ibstat", kind: "rdma_ports", attempts: [{ command: "ibstat" }], ...quick, valuesOnly: true },
+  { id: "ibv_devinfo", kind: "rdma_ports", attempts: [{ command: "ibv_devinfo -v" }], ...quick, valuesOnly: true },
+  { id: "rdma_resources", kind: "rdma_ports", attempts: [{ command: "rdma resource show" }], ...quick, valuesOnly: true },
+  { id: "gids", kind: "gid_table", attempts: [{ command: "for g in /sys/class/infiniband/*/ports/*/gids/*; do v=$(cat \"$g\" 2>/dev/null); case $v in *[1-9a-f]*) p=${g%/gids/*}; i=${g##*/}; echo \"$g:$v\"; echo \"$p/gid_attrs/types/$i:$(cat \"$p/gid_attrs/types/$i\" 2>/dev/null)\"; echo \"$p/gid_attrs/ndevs/$i:$(cat \"$p/gid_attrs/ndevs/$i\" 2>/dev/null)\";; esac; done; true" }], ...quick },
+  { id: "counters", kind: "counters", attempts: [{ command: `${COUNTER_FILES}; sleep ${COUNTER_INTERVAL_S}; ${COUNTER_FILES}; true` }], timeoutMs: 20_000, maxBytes: 1024 * 1024 },
+  { id: "pci", kind: "pci", attempts: [{ command: "lspci -vv", root: true }, { command: "lspci -vv" }], timeoutMs: 20_000, maxBytes: 2 * 1024 * 1024 },
+  { id: "gpu", kind: "gpu", attempts: [{ command: "nvidia-smi -q" }], timeoutMs: 30_000, maxBytes: 1024 * 1024 },
+  { id: "gpu_topology", kind: "gpu", attempts: [{ command: "nvidia-smi topo -m" }], timeoutMs: 30_000, maxBytes: 256 * 1024 },
+  { id: "ip_addr", kind: "network", attempts: [{ command: "ip -o addr show" }], ...quick, valuesOnly: true },
+  { id: "ip_link", kind: "network", attempts: [{ command: "ip -s link show" }], ...quick, valuesOnly: true },
+  { id: "ip_route", kind: "network", attempts: [{ command: "ip route show table all" }], ...quick, valuesOnly: true },
+  { id: "qdisc", kind: "network", attempts: [{ command: "tc qdisc show" }], ...quick, valuesOnly: true },
+  { id: "firewall", kind: "network", attempts: [{ command: "nft list ruleset", root: true }, { command: "iptables-save", root: true }], ...quick, valuesOnly: true },
+  { id: "sysctl", kind: "network", attempts: [{ command: "sysctl -e net.ipv4.conf.all.arp_ignore net.ipv4.conf.all.arp_announce net.ipv4.conf.all.rp_filter net.ipv4.ip_local_port_range net.core.rmem_max net.core.wmem_max vm.nr_hugepages kernel.dmesg_restrict" }], ...quick, valuesOnly: true },
+  { id: "disk", kind: "disk", attempts: [{ command: "df -P -k / /var/lib /opt /run /dev/shm" }], ...quick, answers: [1] },
+  { id: "memory", kind: "memory", attempts: [{ command: "cat /proc/meminfo" }], ...quick },
+  { id: "clock", kind: "clock", attempts: [{ command: "date +%s.%N" }], ...quick, valuesOnly: true },
+  { id: "time_sync", kind: "clock", attempts: [{ command: "timedatectl show" }], ...quick, valuesOnly: true },
+  { id: "command_line", kind: "kernel_log", attempts: [{ command: "cat /proc/cmdline" }], ...quick },
 ] as const satisfies readonly SourceSpec[];
 
-export type SourceId = (typeof SOURCES)[number]["id"];
+export type SourceId = (typeof FIXED)[number]["id"] | "peers" | "cluster";
+export type Spec = SourceSpec & { id: SourceId };
+
+/** Echoes in one go: enough to see a loss of 5 % each way nearly always (1 - 0.9025^60). */
+const ECHOES = 60;
+
+/** The sources of one node; `peers` are the data addresses of the other members. */
+export function sourcesFor(peers: readonly string[]): Spec[] {
+  const addresses = peers.filter((p) => isIP(p) !== 0).slice(0, 16);
+  if (addresses.length === 0) return [...FIXED];
+  // Three questions to each: does it answer at all and completely, does a full frame pass, does TCP get through.
+  const command = [
+    `for p in ${addresses.join(" ")}; do echo "peer $p";`,
+    "d=$(ip -o route get \"$p\" 2>/dev/null | sed -n 's/.* dev \\([^ ]*\\).*/\\1/p'); m=$(cat /sys/class/net/\"$d\"/mtu 2>/dev/null || echo 1500);",
+    `ping -q -n -c ${ECHOES} -i 0.02 -W 1 "$p" 2>&1 | grep -e transmitted -e rtt;`,
+    "if ping -q -n -M do -s $((m - 28)) -c 2 -i 0.2 -W 1 \"$p\" >/dev/null 2>&1; then echo \"full frame of $m passes\"; else echo \"full frame of $m does not pass\"; fi;",
+    "timeout 3 bash -c \"exec 3<>/dev/tcp/$p/22\" 2>/dev/null; echo \"tcp status $?\"; done",
+  ].join(" ");
+  return [...FIXED, { id: "peers", kind: "cluster", attempts: [{ command }], timeoutMs: 20_000 + addresses.length * 8_000, maxBytes: 64 * 1024, valuesOnly: true }];
+}

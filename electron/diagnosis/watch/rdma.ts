@@ -135,7 +135,7 @@ const limits: Watcher = {
     const text = raw.trim();
     const list = scan.of<Limit[]>("limits", () => []);
     const seen = { record, source: scan.source };
-    const service = SERVICES.exec(text)?.[1];
+    const service = SERVICES.exec(text)?.[1] ?? SERVICES.exec(scan.source)?.[1];
     if (/\/proc\/|pidof|pgrep|systemctl|service/.test(text) && service) scan.state.set("limit_service", service);
     const inside = /job|container|pod|slurm|docker|srun|inside/i.test(scan.source);
     const add = (kib: number | null, who: string, svc: string | null): void => {

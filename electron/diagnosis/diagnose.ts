@@ -1,0 +1,54 @@
+import type { DiagnosisView } from "../contract/index.js";
+import type { Collected, CollectedSources } from "./collect.js";
+import { analyse, analyseStreams, conclude, type Analysis } from "./engine.js";
+import { memberChecks, nodeChecks, type LiveNode } from "./live.js";
+import { ruleOf } from "./rules/index.js";
+import { Scan } from "./scan.js";
+import type { InputKind, Language } from "./types.js";
+
+/** Judges what was read on one node, beside the others that were read in the same diagnosis. Pure. */
+export function judgeNode(node: LiveNode, others: readonly LiveNode[], language: Language = "en"): Analysis {
+  const scan = new Scan();
+  const kinds = new Map<InputKind, boolean>();
+  for (const source of node.collected.values()) {
+    const spec = source.spec;
+    if (!spec) continue;
+    const ok = source.view.state === "ok";
+    kinds.set(spec.kind, (kinds.get(spec.kind) ?? false) || ok);
+    if (ok && !spec.valuesOnly) scan.read(spec.id, [source.text]);
+  }
+  for (const [kind, ok] of kinds) if (ok) scan.seen.add(kind);
+  const analysis = conclude(scan, language, (s) => {
+    nodeChecks(s, node);
+    memberChecks(s, node, others);
+    settle(s);
+  });
+  // Only what was asked for and could not be read is worth a word here: nobody asked for a job's log.
+  const cannotTell = analysis.cannotTell.filter((c) => ruleOf(c.class).needs.some((n) => kinds.get(n) === false) && !ruleOf(c.class).needs.some((n) => kinds.get(n) === true))
+    .map((c) => ({ class: c.class, missing: missingSources(node.collected, ruleOf(c.class).needs) }));
+  return { ...analysis, findings: analysis.findings.filter((f) => f.class !== "none.healthy" && f.class !== "none.cause_not_in_log"), cannotTell };
+}
+
+/** What live checks know better than the log. */
+function settle(scan: Scan): void {
+  // A port that is switched off because its interface is, and a limit that is the daemon's own.
+  if (scan.has("driver.not_loaded", "driver.not_installed")) scan.drop("dma.channel_unavailable");
+}
+
+function missingSources(collected: CollectedSources, kinds: readonly InputKind[]): string[] {
+  return [...collected.values()].filter((c) => c.spec !== null && kinds.includes(c.spec.kind) && c.view.state !== "ok").map((c) => c.view.id).slice(0, 6);
+}
+
+/** Sources that every console can judge without a node: pasted text, or files that were dropped in. */
+export function diagnoseFiles(files: readonly { name: string; bytes: Uint8Array }[], language: Language = "en"): Analysis {
+  return analyse(files.map((f) => ({ name: f.name, data: f.bytes })), language);
+}
+
+/** The same for files that do not fit into memory. */
+export function diagnoseStreams(files: readonly { name: string; stream: AsyncIterable<Uint8Array> }[], language: Language = "en"): Promise<Analysis> {
+  return analyseStreams(files.map((f) => ({ name: f.name, data: f.stream })), language);
+}
+
+export function viewOf(nodeId: string, startedAtMs: number, sources: Iterable<Collected>, analysis: Analysis | null): DiagnosisView {
+  return { nodeId, startedAtMs, endedAtMs: null, state: "running", sources: [...sources].map((s) => s.view), findings: analysis?.findings ?? [], cannotTell: analysis?.cannotTell ?? [], error: null };
+}
