@@ -109,6 +109,11 @@ function matches(pattern: string, cls: string): boolean {
   return pattern.endsWith("*") ? cls.startsWith(pattern.slice(0, -1)) : pattern === cls;
 }
 
+/** A file that names no host may be of any. */
+function sameHost(a: Group, b: Group): boolean {
+  return a.host === b.host || a.host === null || b.host === null;
+}
+
 function shareCard(a: Group, b: Group): boolean {
   return a.devices.size === 0 || b.devices.size === 0 || [...a.devices].some((x) => [...b.devices].some((y) => mayBeSame(x, y)));
 }
@@ -129,7 +134,7 @@ export function orderOfBlame(scan: Scan): Group[] {
     for (const cause of groups) {
       if (cause.severity === "info" || !causes.some((p) => matches(p, cause.class))) continue;
       for (const effect of groups) {
-        if (effect.severity === "info" || effect.class === cause.class || effect.host !== cause.host || !consequences.some((p) => matches(p, effect.class))) continue;
+        if (effect.severity === "info" || effect.class === cause.class || !sameHost(effect, cause) || !consequences.some((p) => matches(p, effect.class))) continue;
         if (where === "slot" && !shareCard(cause, effect)) continue;
         if ((only && !only(cause, effect)) || !inTime(cause, effect)) continue;
         explains.set(effect, [...(explains.get(effect) ?? []), cause]);

@@ -39,7 +39,7 @@ for (const rule of RULES) for (const sig of rule.sig ?? []) {
 for (const watcher of WATCHERS) for (const literal of new Set(watcher.triggers)) byWatcher.set(literal, [...(byWatcher.get(literal) ?? []), watcher]);
 /** Words of a failure: a line that holds one and fits no class is remembered. */
 const FAILURE_WORDS = new Set(["fatal", "panic", "exception", "traceback", "aborted", "core dumped", "segfault", "nccl warn", "ucx error", "call trace", "bug:", "runtime error", "runtimeerror", "error"]);
-for (const literal of new Set([...bySignature.keys(), ...byWatcher.keys(), ...FAILURE_WORDS])) literals.push(literal);
+for (const literal of new Set([...bySignature.keys(), ...byWatcher.keys(), ...FAILURE_WORDS, "callbacks suppressed"])) literals.push(literal);
 const literalIsFailure = literals.map((l) => FAILURE_WORDS.has(l));
 const literalSignatures = literals.map((l) => bySignature.get(l) ?? []);
 const literalWatchers = literals.map((l) => byWatcher.get(l) ?? []);
@@ -99,6 +99,7 @@ export class Scan {
 
   #one(record: LogRecord): void {
     this.records++;
+    if (record.clock === "uptime" || record.tag === "kernel") this.#kernel();
     this.#record = record;
     if (this.#hitThisRecord.size > 0) this.#hitThisRecord = new Set();
     if (this.#followers.length > 0) this.#runFollowers(record);
@@ -144,6 +145,8 @@ export class Scan {
     this.#suppress(record, text);
     if (failure && this.#hitThisRecord.size === 0) this.#failureWords(record);
   }
+
+  #kernel(): void { if (!this.seen.has("kernel_log")) this.seen.add("kernel_log"); }
 
   #runFollowers(record: LogRecord): void {
     const now = this.#followers;
