@@ -22,6 +22,12 @@ export default defineConfig({
     // The preload polyfill is an inline script in some outputs; every browser that we serve knows modulepreload.
     modulePreload: { polyfill: false },
     chunkSizeWarningLimit: 800,
+    rolldownOptions: {
+      output: {
+        // Together, so that zod is told not to compile before any schema of the contract is made.
+        codeSplitting: { groups: [{ name: "zod", test: /node_modules[\\/]zod[\\/]|zod-without-eval/ }] },
+      },
+    },
   },
   server: { host: "127.0.0.1", port: 5199, strictPort: true },
   test: {

@@ -60,7 +60,7 @@ const Chart = memo(function Chart({ title, measure, curves, onHover }: ChartProp
             />
             <YAxis
               type="number" scale={logarithmic ? "log" : "linear"} domain={scale?.domain ?? linear.domain} ticks={scale?.ticks ?? linear.ticks} tickFormatter={logarithmic ? timeTick : (value: number) => String(Number(value.toPrecision(6)))}
-              allowDataOverflow width={logarithmic ? 52 : 40} tick={{ fontSize: 11, fill: "var(--mantine-color-dimmed)" }} stroke="var(--b-strong)"
+              allowDataOverflow width={logarithmic ? 52 : 48} tick={{ fontSize: 11, fill: "var(--mantine-color-dimmed)" }} stroke="var(--b-strong)"
             />
             <Tooltip
               isAnimationActive={false} cursor={{ stroke: "var(--b-strong)" }}

@@ -83,7 +83,7 @@ export function RunHeader({ run }: { run: RunView }) {
         <span className={`${css.what} ellipsis`}>{transportWord(spec.transport, t)} · {t("run.rankCount", { count: spec.nodeIds.length * spec.ranksPerNode })} · {sizeRange(run)} · {spec.datatype} {spec.redop}</span>
         <span className="dim">{duration((run.endedAtMs ?? now) - run.startedAtMs)}</span>
         {isRunning(run) && <span className={css.progress}><Progress value={total === 0 ? 0 : (run.rows.length / total) * 100} size="sm" aria-label={t("run.progress")} /> {t("run.sizesDone", { done: run.rows.length, total })}</span>}
-        {run.avgBusbwGBps !== null && <span>{t("run.avgBusbw")} <strong>{gbps(run.avgBusbwGBps)} GB/s</strong></span>}
+        {run.avgBusbwGBps !== null && !isRunning(run) && <span>{t("run.avgBusbw")} <strong>{gbps(run.avgBusbwGBps)} GB/s</strong></span>}
         {run.wrongTotal !== null && wrong === 0 && <State tone="ok" icon={IconCircleCheck} label={t("run.noneWrong")} />}
         <span className="spacer" />
         {isRunning(run) && <Button color="red" variant="light" leftSection={<IconPlayerStop size={14} />} loading={stop.busy} onClick={() => void stop.run()}>{t("run.stop")}</Button>}

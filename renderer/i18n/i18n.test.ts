@@ -48,14 +48,14 @@ describe("texts", () => {
       phases: NodePhase.options, hostKeyStates: HostKeyView.shape.status.options, agentStates: NodeView.shape.agent.shape.state.options, connectionStates: NodeView.shape.connection.shape.state.options,
       authKinds: NodeView.shape.authKind.options, operations: OperationView.shape.kind.options, partStates: OperationView.shape.nodes.element.shape.state.options, stepStates: StepState.options,
       steps: BRING_UP_STEPS, ops: Collective.options, runStates: RunView.shape.state.options, rankStates: RunView.shape.ranks.element.shape.state.options, severities: Severity.options,
-      sourceStates: SourceView.shape.state.options, risks: ["none", "restarts_service", "interrupts_jobs", "destructive"], linkStates: ["up", "down", "unknown"], colorSchemes: ["auto", "light", "dark"],
+      sourceStates: SourceView.shape.state.options, risks: ["none", "restarts_service", "interrupts_jobs", "destructive"], linkStates: ["up", "down", "unknown"], colorSchemes: ["auto", "light", "dark"], ageUnits: ["s", "min", "h", "d"],
       "form.problems": ["minSize", "maxSize", "order", "stepFactor", "iterations", "warmup", "timeout", "ranksPerNode", "ranks", "noNodes", "shmOneNode"],
       form: ["ranksPerNode", "stepFactor", "iterations", "warmup", "timeoutSeconds"], nodes: ["takeDown", "takeDownTitle", "takeDownText", "forget", "forgetTitle", "forgetText"],
     };
     for (const [prefix, list] of Object.entries(values)) for (const value of list) expect(known, `${prefix}.${value}`).toContain(`${prefix}.${value}`);
     // A new dynamic key must be added above.
     const dynamic = new Set([...sources.matchAll(/\bt\(`([a-zA-Z.]+?)\.?\$\{/g)].map((match) => match[1]!.replace(/\.$/, "")));
-    const covered = new Set([...Object.keys(values), "pages", "shortcuts", "topology.columns", "run.history", "findings", "add.problems", "steps", "errors"]);
+    const covered = new Set([...Object.keys(values), "pages", "shortcuts", "topology.columns", "run.history", "ageUnits", "findings", "add.problems", "steps", "errors"]);
     expect([...dynamic].filter((prefix) => !covered.has(prefix))).toEqual([]);
   });
   it("give every error code of host and page a Chinese sentence and a next step", () => {

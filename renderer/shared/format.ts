@@ -67,13 +67,15 @@ export function duration(ms: number): string {
   return `${Math.floor(minutes / 60)} h ${String(minutes % 60).padStart(2, "0")} min`;
 }
 
-/** An age, short, for a table cell: "4 s", "3 min", "2 h", "5 d". */
-export function age(ms: number): string {
+export interface Age { count: number; unit: "s" | "min" | "h" | "d" }
+
+/** An age in its largest whole unit; `ageUnits.<unit>` names the unit. */
+export function age(ms: number): Age {
   const seconds = Math.max(0, Math.floor(ms / 1000));
-  if (seconds < 60) return `${seconds} s`;
-  if (seconds < 3600) return `${Math.floor(seconds / 60)} min`;
-  if (seconds < 86_400) return `${Math.floor(seconds / 3600)} h`;
-  return `${Math.floor(seconds / 86_400)} d`;
+  if (seconds < 60) return { count: seconds, unit: "s" };
+  if (seconds < 3600) return { count: Math.floor(seconds / 60), unit: "min" };
+  if (seconds < 86_400) return { count: Math.floor(seconds / 3600), unit: "h" };
+  return { count: Math.floor(seconds / 86_400), unit: "d" };
 }
 
 /** A value older than this is shown with its age. */

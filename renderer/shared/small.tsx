@@ -1,7 +1,8 @@
 import type { ComponentType, ReactNode } from "react";
 import { useTranslation } from "react-i18next";
 import { Kbd } from "@mantine/core";
-import { age, STALE_AFTER_MS } from "./format.js";
+import type { TFunction } from "i18next";
+import { age, STALE_AFTER_MS, type Age as AgeValue } from "./format.js";
 import { useNow } from "../store/console.js";
 import { oneLine } from "./printable.js";
 import css from "./shared.module.css";
@@ -12,6 +13,9 @@ export function NodeText({ text, mono = false }: { text: string; mono?: boolean 
   return <span className={`ellipsis${mono ? " mono" : ""}`} title={shown}>{shown}</span>;
 }
 
+/** "5 s ago", "5 秒前". */
+export const ago = (of: AgeValue, t: TFunction): string => t("common.ago", { age: `${of.count} ${t(`ageUnits.${of.unit}`)}` });
+
 /** The age of a value that was true at `atMs`; empty while it is fresh, so that nothing moves for good news. */
 export function Age({ atMs, always = false }: { atMs: number | null; always?: boolean }) {
   const { t } = useTranslation();
@@ -19,7 +23,7 @@ export function Age({ atMs, always = false }: { atMs: number | null; always?: bo
   if (atMs === null) return <span className="dim">{t("common.never")}</span>;
   const old = now - atMs;
   if (old <= STALE_AFTER_MS) return always ? <span>{t("common.now")}</span> : null;
-  return <span className={css.age} title={new Date(atMs).toISOString()}>{t("common.ago", { age: age(old) })}</span>;
+  return <span className={css.age} title={new Date(atMs).toISOString()}>{ago(age(old), t)}</span>;
 }
 
 /** True when a value is too old to be taken for the present one. */

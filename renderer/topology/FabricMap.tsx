@@ -43,14 +43,20 @@ export function FabricMap({ ui, lanes }: { ui: StoreApi<TopologyUi>; lanes: read
       onOpen: (id) => set({ nodeDetail: id }),
     }, still);
     scene.current = made;
-    const feed = () => made.setModel(buildModel(latest.current.items.values(), latest.current.lanes, telemetry, clock.now()));
+    let fedMs = 0;
+    const feed = () => {
+      fedMs = performance.now();
+      made.setModel(buildModel(latest.current.items.values(), latest.current.lanes, telemetry, clock.now()));
+    };
     feed();
     const observer = new ResizeObserver(() => made.resize(element.clientWidth, element.clientHeight, window.devicePixelRatio));
     observer.observe(element);
     made.resize(element.clientWidth, element.clientHeight, window.devicePixelRatio);
     const stop = telemetry.subscribe(feed);
     // Ages grow without any news: that is when they matter.
-    const timer = setInterval(feed, 1000);
+    const timer = setInterval(() => {
+      if (performance.now() - fedMs > 900) feed();
+    }, 1000);
     const onWheel = (event: WheelEvent) => {
       event.preventDefault();
       const rect = element.getBoundingClientRect();

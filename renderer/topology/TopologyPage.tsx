@@ -11,7 +11,7 @@ import { EmptyState } from "../shared/small.js";
 import { useAction } from "../shared/use-action.js";
 import { useConsole, useIds, useItem, useLoaded } from "../store/console-hooks.js";
 import { FabricMap } from "./FabricMap.js";
-import { lanesOf, type LaneTransport } from "./lanes.js";
+import { lanesOf, type Lane, type LaneTransport } from "./lanes.js";
 import { LinkTable } from "./LinkTable.js";
 import { useTopologyUi, type TopologyUi } from "./store.js";
 import type { StoreApi } from "zustand/vanilla";
@@ -27,6 +27,16 @@ function NodeFilter({ ui }: { ui: StoreApi<TopologyUi> }) {
   const node = useItem(nodes, selection?.kind === "node" ? selection.id : null);
   if (!node) return null;
   return <Button size="compact-xs" variant="light" onClick={() => ui.setState({ selection: null })}>{t("topology.linksOf", { name: oneLine(node.name, 40) })} ×</Button>;
+}
+
+/** Over the empty table of a chosen node that nothing reaches. */
+function NoLinks({ ui, lanes }: { ui: StoreApi<TopologyUi>; lanes: readonly Lane[] }) {
+  const { t } = useTranslation();
+  const { nodes } = useConsole();
+  const selection = useStore(ui, (s) => s.selection);
+  const node = useItem(nodes, selection?.kind === "node" ? selection.id : null);
+  if (!node || lanes.some((lane) => lane.a === node.id || lane.b === node.id)) return null;
+  return <div className={css.noLinks}>{t("topology.noLinksOf", { name: oneLine(node.name, 40) })}</div>;
 }
 
 export function TopologyPage() {
@@ -71,7 +81,7 @@ export function TopologyPage() {
       {probe.error && <ErrorNote error={probe.error} onClose={probe.clear} />}
       <div className={`panel ${css.mapPanel}`}><FabricMap ui={ui} lanes={lanes} /></div>
       <div className={`panel ${css.tablePanel}`}>
-        {all.length === 0 ? <EmptyState icon={IconTopologyStar3} title={t("topology.noLinks.title")}>{t("topology.noLinks.text")}</EmptyState> : <LinkTable ui={ui} lanes={lanes} />}
+        {all.length === 0 ? <EmptyState icon={IconTopologyStar3} title={t("topology.noLinks.title")}>{t("topology.noLinks.text")}</EmptyState> : <><LinkTable ui={ui} lanes={lanes} /><NoLinks ui={ui} lanes={lanes} /></>}
       </div>
     </div>
   );

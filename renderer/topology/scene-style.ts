@@ -1,4 +1,5 @@
 import type { TFunction } from "i18next";
+import { ago } from "../shared/small.js";
 import type { SceneStyle } from "./scene/model.js";
 
 /** The scene's colours from the page's own variables, so that light and dark are written once. */
@@ -12,6 +13,6 @@ export function sceneStyle(root: HTMLElement, dark: boolean, t: TFunction): Scen
     // Told apart by lightness too, for eyes that do not tell these hues apart.
     transport: dark ? { tcp: "#5b93d6", rdma: "#e0a13c", dma: "#8f7ce0", gpu_peer: "#62b562" } : { tcp: "#2f6fb7", rdma: "#c77700", dma: "#6741d9", gpu_peer: "#2b8a3e" },
     phaseWord: (phase) => t(`phases.${phase}`),
-    ago: (age) => t("common.ago", { age }),
+    ago: (age) => ago(age, t),
   };
 }

@@ -110,7 +110,7 @@ describe("the scene's model", () => {
     const telemetry = new TelemetryBuffer();
     const model = buildModel(nodes, [], telemetry, now + 10_000);
     expect(model.nodes.every((node) => node.stale)).toBe(true);
-    expect(model.nodes.find((node) => node.id === "n1")?.age).toBe("10 s");
+    expect(model.nodes.find((node) => node.id === "n1")?.age).toEqual({ count: 10, unit: "s" });
     expect(model.nodes.find((node) => node.id === "n11")?.name).not.toMatch(/[\u0000-\u001f\u202e]/);
     expect(buildModel(nodes, [], telemetry, now).nodes.find((node) => node.id === "n1")?.stale).toBe(false);
   });

@@ -1,4 +1,5 @@
 import type { NodePhase } from "../../../electron/contract/index.js";
+import type { Age } from "../../shared/format.js";
 import type { Lane, LaneRate } from "../lanes.js";
 
 export interface SceneNode {
@@ -7,8 +8,8 @@ export interface SceneNode {
   phase: NodePhase;
   /** Older than 3 s: drawn grey, never as good. */
   stale: boolean;
-  /** "2.1 s"; null while fresh. */
-  age: string | null;
+  /** Null while fresh. */
+  age: Age | null;
   ports: ReadonlyArray<{ name: string; label: string; up: boolean }>;
   txBytesPerSecond: number;
   rxBytesPerSecond: number;
@@ -40,5 +41,5 @@ export interface SceneStyle {
   idle: string;
   transport: Record<Lane["transport"], string>;
   phaseWord(phase: NodePhase): string;
-  ago(age: string): string;
+  ago(age: Age): string;
 }

@@ -1,7 +1,7 @@
 import { rate } from "../../shared/format.js";
 import { rateWidth, type Segment } from "./geometry.js";
 import type { SceneLane, SceneNode, SceneStyle, Selection } from "./model.js";
-import { CARD, type Box, type Placement } from "./placement.js";
+import { CARD, rackOf, type Box, type Placement } from "./placement.js";
 
 export interface Scope {
   context: CanvasRenderingContext2D;
@@ -148,7 +148,9 @@ export function drawCells(scope: Scope, nodes: readonly SceneNode[]): void {
       context.textAlign = "center";
       context.textBaseline = "middle";
       context.fillStyle = style.text;
-      context.fillText(cut(context, node.name, box.width - 2), box.x + box.width / 2, box.y + 16);
+      // The rack stands above: a cell says only what is its own.
+      const rack = rackOf(node.name);
+      context.fillText(cut(context, rack === null ? node.name : node.name.slice(rack.length + 1), box.width - 2), box.x + box.width / 2, box.y + 16);
       if (total > 0) context.fillText(rate(total), box.x + box.width / 2, box.y + 22);
     }
   }
