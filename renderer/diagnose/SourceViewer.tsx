@@ -35,7 +35,6 @@ function Body({ source, line }: { source: SourceView; line: number | null }) {
   useEffect(() => {
     if (line !== null) virtualizer.scrollToIndex(Math.max(0, line - 1), { align: "center" });
     // Once, when the viewer opens at a line.
-    // eslint-disable-next-line react-hooks/exhaustive-deps
   }, [line]);
   return (
     <div className={css.viewer}>

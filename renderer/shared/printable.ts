@@ -2,7 +2,6 @@
  * What a node says is hostile text. React keeps it from being markup; this keeps it from lying: control characters, bidirectional
  * overrides and invisible characters are shown as what they are (Unicode TR36 and TR39 name the classes).
  */
-// eslint-disable-next-line no-control-regex
 const HIDDEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb]|[\u{e0000}-\u{e007f}]/gu;
 
 const name = (char: string): string => {

@@ -2,7 +2,7 @@ import { createContext, createElement, useContext, useEffect, useState, useSyncE
 import { createStore, type StoreApi } from "zustand/vanilla";
 import { useStore } from "zustand";
 import type { DiagnosisView, NodeView, OperationView, Result, RunView, TopologyView } from "../../electron/contract/index.js";
-import { Client, type ConnectionState } from "../client/client.js";
+import type { Client, ConnectionState } from "../client/client.js";
 import { toShownError, type ShownError } from "../client/page-error.js";
 import { HostClock } from "./clock.js";
 import { createKeyedStore, type KeyedStore } from "./keyed.js";

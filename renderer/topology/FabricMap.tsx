@@ -72,7 +72,6 @@ export function FabricMap({ ui, lanes }: { ui: StoreApi<TopologyUi>; lanes: read
       scene.current = null;
     };
     // The scene is made once; theme, language and motion are set below.
-    // eslint-disable-next-line react-hooks/exhaustive-deps
   }, [ui, telemetry, clock, set]);
 
   useEffect(() => scene.current?.setStyle(sceneStyle(document.documentElement, dark, t)), [dark, t]);
