@@ -59,8 +59,8 @@ export function RunForm() {
   const change = (part: Partial<Draft>) => ui.setState({ draft: { ...draft, ...part } });
   const checked = specOf(draft, up.map((node) => node.id));
   const wrong = (problem: DraftProblem) => ((checked.problems as DraftProblem[]).includes(problem) ? t(`form.problems.${problem}`) : undefined);
-  const start = useAction(async (signal, spec: RunSpecInput) => {
-    const run = await client.request("runs.start", spec, { signal });
+  const start = useAction(async (_signal, spec: RunSpecInput) => {
+    const run = await client.request("runs.start", spec);
     runs.upsert(run);
     ui.setState({ shown: run.id });
   });

@@ -68,8 +68,8 @@ export function RunHeader({ run }: { run: RunView }) {
   const { t } = useTranslation();
   const { client } = useConsole();
   const now = useNow();
-  const stop = useAction(async (signal) => {
-    await client.request("runs.stop", { runId: run.id }, { signal });
+  const stop = useAction(async () => {
+    await client.request("runs.stop", { runId: run.id });
   });
   const save = useAction(async (signal, format: "csv" | "json") => saveText(await client.request("runs.export", { runId: run.id, format }, { signal })));
   const { spec } = run;

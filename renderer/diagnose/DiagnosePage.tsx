@@ -73,13 +73,13 @@ export function DiagnosePage() {
     if (asked.length > 0) ui.setState({ chosen: new Set(asked), shown: asked[0]! });
   }, [wanted, nodes, ui, loaded]);
   const running = [...useItems(operations).values()].filter((op) => op.kind === "diagnose" && op.state === "running");
-  const start = useAction(async (signal) => {
+  const start = useAction(async () => {
     const nodeIds = (chosen.size > 0 ? [...chosen] : ids).filter((id) => items.has(id));
-    await client.request("diagnose.start", { nodeIds }, { signal });
+    await client.request("diagnose.start", { nodeIds });
     if (shown === null || !nodeIds.includes(shown)) ui.setState({ shown: nodeIds[0] ?? null });
   });
-  const cancel = useAction(async (signal) => {
-    for (const op of running) await client.request("operations.cancel", { operationId: op.id }, { signal });
+  const cancel = useAction(async () => {
+    for (const op of running) await client.request("operations.cancel", { operationId: op.id });
   });
   const columns = useMemo<Column[]>(() => [
     { key: "choose", header: "", width: "34px", cell: (id) => <Choose id={id} /> },

@@ -67,8 +67,8 @@ function Operation({ operation }: { operation: OperationView }) {
   const { t } = useTranslation();
   const { client } = useConsole();
   const now = useNow();
-  const cancel = useAction(async (signal) => {
-    await client.request("operations.cancel", { operationId: operation.id }, { signal });
+  const cancel = useAction(async () => {
+    await client.request("operations.cancel", { operationId: operation.id });
   });
   const ended = operation.nodes.filter((part) => part.state !== "pending" && part.state !== "running");
   const failed = operation.nodes.filter((part) => part.state === "failed").length;

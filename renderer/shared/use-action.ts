@@ -10,7 +10,10 @@ export interface Action<A extends unknown[]> {
   clear(): void;
 }
 
-/** One thing that a person starts: whether it runs, how it failed, and how to end it. It ends by itself with its component. */
+/**
+ * One thing that a person starts: whether it runs, how it failed, and how to end it. The signal aborts with the component: pass it on
+ * where the answer is only for this place (a read, a connection attempt), not where the act must go on when the person looks elsewhere.
+ */
 export function useAction<A extends unknown[]>(work: (signal: AbortSignal, ...args: A) => Promise<void>): Action<A> {
   const [busy, setBusy] = useState(false);
   const [error, setError] = useState<ShownError | null>(null);
