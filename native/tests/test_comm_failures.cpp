@@ -130,6 +130,7 @@ TEST_CASE("abort ends the operation everywhere and names the rank") {
 
 TEST_CASE("a rank that does not come is named at the timeout") {
   std::atomic<int> named{0};
+  std::string texts[3];
   const auto begin = Clock::now();
   run_ranks(3, config_for(kTcp), [&](std::uint32_t rank, stepccl_comm_t comm) {
     std::vector<float> data(10);
@@ -142,9 +143,10 @@ TEST_CASE("a rank that does not come is named at the timeout") {
     }
     const stepccl_result_t result = stepccl_all_reduce(comm, data.data(), data.data(), data.size(), STEPCCL_FLOAT32, STEPCCL_SUM, &call);
     const auto error = last_error(comm);
+    texts[rank] = error.text;
     named += result == STEPCCL_ERROR_TIMEOUT && error.peer == 2 && std::strstr(error.text, "rank(s) 2 have not called it") != nullptr;
   });
-  CHECK(named == 3);
+  CHECK_MESSAGE(named.load() == 3, texts[0] << " | " << texts[1]);
   CHECK(seconds_since(begin) < 8);
 }
 
@@ -181,8 +183,7 @@ TEST_CASE("ranks that call different things are told which, not left hanging") {
         texts[rank] = last_error(comm).text;
         named += result == STEPCCL_ERROR_MISMATCH && texts[rank].find(one.expected) != std::string::npos && texts[rank].find("rank 2") != std::string::npos;
       });
-      for (const auto& text : texts) CAPTURE(text);
-      CHECK_MESSAGE(named == 4, texts[0] << " | " << texts[1] << " | " << texts[2] << " | " << texts[3]);
+      CHECK_MESSAGE(named.load() == 4, texts[0] << " | " << texts[1] << " | " << texts[2] << " | " << texts[3]);
       CHECK(seconds_since(begin) < 6);
     }
   }

@@ -133,6 +133,8 @@ Status ControlPlane::reach_rank_zero(Deadline deadline, const std::function<Stat
 }
 
 Status ControlPlane::await_table(Deadline deadline) {
+  // Rank 0 knows who is missing: let it say so first.
+  if (options_.rank != 0) deadline = Deadline::after_ms(static_cast<std::uint64_t>(deadline.left_ms()) + 1'000);
   std::unique_lock lock(mutex_);
   while (!table_complete_) {
     if (failure_) {
@@ -282,7 +284,11 @@ Expected<Fd> ControlPlane::take_data_connection(std::uint32_t peer, Role role, D
     if (deadline.passed()) {
       return make_error(STEPCCL_ERROR_TIMEOUT, STEPCCL_PHASE_CONNECT, "it did not connect to this rank in time", static_cast<std::int32_t>(peer));
     }
-    changed_.wait_for(lock, std::chrono::milliseconds(deadline.left_ms(1'000)));
+    if (changed_.wait_for(lock, std::chrono::milliseconds(deadline.left_ms(1'000))) == std::cv_status::timeout && wait_check_) {
+      lock.unlock();
+      if (Status status = wait_check_(); !status.ok()) return status.take_error();
+      lock.lock();
+    }
   }
 }
 

@@ -64,7 +64,10 @@ class ControlPlane {
   // As request_states, and waits for an answer.
   [[nodiscard]] std::vector<OperationState> fetch_states(Deadline deadline);
 
-  // An authenticated connection from a higher rank. TIMEOUT, or the failure that came meanwhile.
+  // What take_data_connection asks about once a second while it waits; an error ends the wait. Empty: nothing.
+  void set_wait_check(std::function<Status()> check) { wait_check_ = std::move(check); }
+
+  // An authenticated connection from a higher rank. TIMEOUT, the failure that came meanwhile, or the wait check's.
   [[nodiscard]] Expected<Fd> take_data_connection(std::uint32_t peer, Role role, Deadline deadline);
 
   // Says goodbye and waits until all have, or the deadline, or a failure.
@@ -112,6 +115,7 @@ class ControlPlane {
   std::unique_ptr<Acceptor> rendezvous_;
   Fd wake_;
   Fd notify_;
+  std::function<Status()> wait_check_;  // only the caller's thread touches it
   std::map<std::uint32_t, Link> links_;  // by rank; only the thread touches it once it runs
   std::thread thread_;
 

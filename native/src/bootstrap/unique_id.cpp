@@ -90,8 +90,8 @@ Endpoint Endpoint::from_sockaddr(const sockaddr_storage& in) noexcept {
 std::string Endpoint::to_string() const {
   char text[INET6_ADDRSTRLEN] = "?";
   inet_ntop(family == 6 ? AF_INET6 : AF_INET, address.data(), text, sizeof text);
-  const std::string port_text = std::to_string(port);
-  return family == 6 ? "[" + std::string(text) + "]:" + port_text : std::string(text) + ":" + port_text;
+  std::string result = family == 6 ? std::string("[").append(text).append("]") : std::string(text);
+  return result.append(":").append(std::to_string(port));
 }
 
 stepccl_unique_id_t UniqueId::encode() const noexcept {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bootstrap/wire.hpp"
 
+#include <algorithm>
 #include <cstring>
 
 namespace stepccl::bootstrap {
@@ -33,6 +34,13 @@ std::optional<Range> allowed(std::uint16_t type, std::uint32_t world) noexcept {
   return std::nullopt;
 }
 
+std::vector<std::byte> joined(std::span<const std::byte> first, std::span<const std::byte> second) {
+  std::vector<std::byte> out(first.size() + second.size());
+  std::copy(first.begin(), first.end(), out.begin());
+  std::copy(second.begin(), second.end(), out.begin() + static_cast<std::ptrdiff_t>(first.size()));
+  return out;
+}
+
 template <class T>
 T read_at(std::span<const std::byte> bytes, std::size_t offset) noexcept {
   T value;
@@ -44,9 +52,7 @@ T read_at(std::span<const std::byte> bytes, std::size_t offset) noexcept {
 
 std::vector<std::byte> encode_message(MessageType type, std::span<const std::byte> payload) {
   const MessageHeader header{static_cast<std::uint32_t>(payload.size()), static_cast<std::uint16_t>(type), 0};
-  std::vector<std::byte> out(bytes_of(header).begin(), bytes_of(header).end());
-  out.insert(out.end(), payload.begin(), payload.end());
-  return out;
+  return joined(bytes_of(header), payload);
 }
 
 Status MessageReader::feed(std::span<const std::byte> bytes, std::vector<Message>& out) {
@@ -125,19 +131,14 @@ Expected<std::vector<OperationState>> parse_states(std::span<const std::byte> pa
 }
 
 std::vector<std::byte> encode_table(const Table& table) {
-  std::vector<std::byte> out(bytes_of(table.settings).begin(), bytes_of(table.settings).end());
-  for (const Member& member : table.members) out.insert(out.end(), bytes_of(member).begin(), bytes_of(member).end());
-  return out;
+  return joined(bytes_of(table.settings), std::as_bytes(std::span(table.members)));
 }
 
 std::vector<std::byte> encode_failure(const Failure& failure) {
   const std::string text = failure.text.substr(0, kMaxFailureText);
   FailureRecord record = failure.record;
   record.text_bytes = static_cast<std::uint32_t>(text.size());
-  std::vector<std::byte> out(bytes_of(record).begin(), bytes_of(record).end());
-  const auto bytes = std::as_bytes(std::span(text));
-  out.insert(out.end(), bytes.begin(), bytes.end());
-  return out;
+  return joined(bytes_of(record), std::as_bytes(std::span(text)));
 }
 
 }  // namespace stepccl::bootstrap

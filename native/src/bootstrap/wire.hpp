@@ -110,25 +110,34 @@ struct JobSettings {
 };
 static_assert(sizeof(JobSettings) == 16);
 
-// What a rank is doing, for naming mismatches and laggards.
-struct OperationState {
-  std::uint64_t sequence = 0;  // of the operation it is in or has finished last
+// One call of a collective, as all ranks must make it.
+struct Call {
   std::uint64_t count = 0;
   std::uint32_t root = 0;
-  std::uint8_t running = 0;
   std::uint8_t collective = 0;
   std::uint8_t algorithm = 0;
   std::uint8_t datatype = 0;
   std::uint8_t redop = 0;
+
+  [[nodiscard]] bool operator==(const Call&) const = default;
+};
+static_assert(sizeof(Call) == 16);
+
+// What a rank is doing, for naming mismatches and laggards.
+struct OperationState {
+  std::uint64_t sequence = 0;  // of the operation it is in or has finished last; 0 = none yet
+  Call call;
+  Call previous;  // of operation sequence - 1
+  std::uint8_t running = 0;
   std::uint8_t reserved[7] = {};
 
-  // Same operation, apart from `running`.
-  [[nodiscard]] bool same_call(const OperationState& other) const noexcept {
-    return sequence == other.sequence && count == other.count && root == other.root && collective == other.collective &&
-           algorithm == other.algorithm && datatype == other.datatype && redop == other.redop;
+  // What it called as operation `number`, if that is still known.
+  [[nodiscard]] const Call* call_of(std::uint64_t number) const noexcept {
+    if (number == 0) return nullptr;
+    return number == sequence ? &call : number + 1 == sequence ? &previous : nullptr;
   }
 };
-static_assert(sizeof(OperationState) == 32);
+static_assert(sizeof(OperationState) == 48);
 
 struct FailureRecord {
   std::uint16_t code = 0;

@@ -75,9 +75,11 @@ class Comm {
   [[nodiscard]] Expected<bool> turn(Operation& operation, schedule::Tracker& tracker, const schedule::Schedule& schedule, const Buffers& buffers);
   void run_local(const Operation& operation, const schedule::Step& step, const Buffers& buffers) const noexcept;
   [[nodiscard]] Status rest(Operation& operation, const schedule::Tracker& tracker);
+  // Asks now and then what the others are in, once this operation stands still, and compares.
+  [[nodiscard]] Status watch_states(Operation& operation);
   [[nodiscard]] Status look_for_mismatch(const Operation& operation, const std::vector<bootstrap::OperationState>& states) const;
   [[nodiscard]] Error explain_mismatch(const Operation& operation, Error error);
-  [[nodiscard]] Error explain_timeout(const Operation& operation, const schedule::Tracker& tracker);
+  [[nodiscard]] Error explain_timeout(const Operation& operation, const std::vector<std::uint32_t>& waiting, stepccl_phase_t phase);
   void publish(const Operation& operation, stepccl_op_state state, stepccl_result_t error);
 
   const std::uint32_t rank_;
@@ -94,6 +96,7 @@ class Comm {
   ScratchMemory scratch_;
   std::map<std::array<std::uint64_t, 5>, schedule::Schedule> schedules_;
   std::vector<std::uint32_t> finished_;  // reused between turns
+  bootstrap::Call last_call_;
 
   std::atomic<bool> busy_{false};
   std::atomic<bool> aborted_{false};

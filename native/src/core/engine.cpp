@@ -10,6 +10,7 @@
 
 namespace stepccl {
 
+using bootstrap::Call;
 using bootstrap::OperationState;
 using schedule::Schedule;
 using schedule::Step;
@@ -29,9 +30,9 @@ struct Comm::Operation {
   std::uint64_t states_seen = 0;
   std::vector<transport::Transport*> transports;
 
-  [[nodiscard]] stepccl_datatype_t datatype() const noexcept { return static_cast<stepccl_datatype_t>(state.datatype); }
-  [[nodiscard]] stepccl_redop_t redop() const noexcept { return static_cast<stepccl_redop_t>(state.redop); }
-  [[nodiscard]] std::size_t bytes() const noexcept { return static_cast<std::size_t>(state.count) * element_bytes; }
+  [[nodiscard]] stepccl_datatype_t datatype() const noexcept { return static_cast<stepccl_datatype_t>(state.call.datatype); }
+  [[nodiscard]] stepccl_redop_t redop() const noexcept { return static_cast<stepccl_redop_t>(state.call.redop); }
+  [[nodiscard]] std::size_t bytes() const noexcept { return static_cast<std::size_t>(state.call.count) * element_bytes; }
 };
 
 struct Comm::Buffers {
@@ -72,22 +73,21 @@ LinkDefaults defaults_of(stepccl_transport transport) noexcept {
 }
 
 // FNV-1a of what all ranks must have in common.
-std::uint32_t signature_of(const OperationState& state) noexcept {
+std::uint32_t signature_of(const Call& call) noexcept {
   std::uint32_t hash = 2166136261u;
   const auto mix = [&hash](std::uint64_t value) {
     for (int i = 0; i < 8; ++i) hash = (hash ^ static_cast<std::uint8_t>(value >> (8 * i))) * 16777619u;
   };
-  mix(state.count);
-  mix(state.root);
-  mix(std::uint64_t{state.collective} | std::uint64_t{state.algorithm} << 8 | std::uint64_t{state.datatype} << 16 | std::uint64_t{state.redop} << 24);
+  mix(call.count);
+  mix(call.root);
+  mix(std::uint64_t{call.collective} | std::uint64_t{call.algorithm} << 8 | std::uint64_t{call.datatype} << 16 | std::uint64_t{call.redop} << 24);
   return hash;
 }
 
-std::string call_text(const OperationState& state) {
-  return std::string(stepccl_collective_name(static_cast<stepccl_collective_t>(state.collective))) + " of " + std::to_string(state.count) + " " +
-         stepccl_datatype_name(static_cast<stepccl_datatype_t>(state.datatype)) + " " +
-         stepccl_redop_name(static_cast<stepccl_redop_t>(state.redop)) + " by " +
-         stepccl_algorithm_name(static_cast<stepccl_algorithm_t>(state.algorithm));
+std::string call_text(const Call& call) {
+  return std::string(stepccl_collective_name(static_cast<stepccl_collective_t>(call.collective))) + " of " + std::to_string(call.count) + " " +
+         stepccl_datatype_name(static_cast<stepccl_datatype_t>(call.datatype)) + " " + stepccl_redop_name(static_cast<stepccl_redop_t>(call.redop)) +
+         " by " + stepccl_algorithm_name(static_cast<stepccl_algorithm_t>(call.algorithm));
 }
 
 std::string list_ranks(const std::vector<std::uint32_t>& ranks) {
@@ -120,10 +120,11 @@ Status Comm::all_reduce(const void* send, void* recv, std::size_t count, stepccl
   operation.recv = static_cast<std::byte*>(recv);
   operation.timeout_ms = call.timeout_ms != 0 ? call.timeout_ms : settings_.timeout_ms;
   OperationState& state = operation.state;
-  state.count = count;
-  state.collective = STEPCCL_ALL_REDUCE;
-  state.datatype = static_cast<std::uint8_t>(datatype);
-  state.redop = static_cast<std::uint8_t>(redop);
+  state.call.count = count;
+  state.call.collective = STEPCCL_ALL_REDUCE;
+  state.call.datatype = static_cast<std::uint8_t>(datatype);
+  state.call.redop = static_cast<std::uint8_t>(redop);
+  state.previous = last_call_;
   state.running = 1;
 
   auto algorithm = static_cast<stepccl_algorithm_t>(call.algorithm != STEPCCL_ALGORITHM_AUTO ? call.algorithm : control_->settings().algorithm);
@@ -134,9 +135,10 @@ Status Comm::all_reduce(const void* send, void* recv, std::size_t count, stepccl
   if (schedule::find_algorithm(STEPCCL_ALL_REDUCE, algorithm) == nullptr) {
     return make_error(STEPCCL_ERROR_UNSUPPORTED, STEPCCL_PHASE_ARGUMENTS, std::string("no all_reduce by ") + stepccl_algorithm_name(algorithm));
   }
-  state.algorithm = static_cast<std::uint8_t>(algorithm);
+  state.call.algorithm = static_cast<std::uint8_t>(algorithm);
+  last_call_ = state.call;
   state.sequence = sequence_.fetch_add(1, std::memory_order_relaxed) + 1;
-  last_algorithm_.store(state.algorithm, std::memory_order_relaxed);
+  last_algorithm_.store(state.call.algorithm, std::memory_order_relaxed);
 
   operation.begin_ns = monotonic_ns();
   operation.last_progress_ns = operation.begin_ns;
@@ -193,7 +195,7 @@ Status Comm::execute(Operation& operation) {
     regions.push_back({operation.recv, bytes, false});
     if (!in_place) regions.push_back({const_cast<std::byte*>(operation.send), bytes, false});
   }
-  const transport::OperationTag tag{static_cast<std::uint32_t>(operation.state.sequence), signature_of(operation.state)};
+  const transport::OperationTag tag{static_cast<std::uint32_t>(operation.state.sequence), signature_of(operation.state.call)};
   Status status;
   std::size_t begun = 0;
   for (transport::Transport* transport : operation.transports) {
@@ -211,11 +213,11 @@ const Schedule& Comm::schedule_for(const Operation& operation, bool in_place) {
   const std::uint32_t live_depth = control_page_.read().pipeline_depth;
   const std::uint32_t depth = std::clamp<std::uint32_t>(live_depth != 0 ? live_depth : settings_.pipeline_depth, 1, 256);
   const std::uint64_t chunk = std::max<std::uint64_t>(1, control_->settings().chunk_bytes / operation.element_bytes);
-  const std::array<std::uint64_t, 5> key{operation.state.algorithm, operation.state.count, chunk, depth, in_place ? 1u : 0u};
+  const std::array<std::uint64_t, 5> key{operation.state.call.algorithm, operation.state.call.count, chunk, depth, in_place ? 1u : 0u};
   if (const auto found = schedules_.find(key); found != schedules_.end()) return found->second;
   if (schedules_.size() >= kMaxSchedules) schedules_.clear();
-  const auto* row = schedule::find_algorithm(STEPCCL_ALL_REDUCE, static_cast<stepccl_algorithm_t>(operation.state.algorithm));
-  return schedules_.emplace(key, row->make({rank_, world_, operation.state.count, chunk, depth, in_place})).first->second;
+  const auto* row = schedule::find_algorithm(STEPCCL_ALL_REDUCE, static_cast<stepccl_algorithm_t>(operation.state.call.algorithm));
+  return schedules_.emplace(key, row->make({rank_, world_, operation.state.call.count, chunk, depth, in_place})).first->second;
 }
 
 Status Comm::connect_peers(const Schedule& schedule, Operation& operation) {
@@ -223,10 +225,19 @@ Status Comm::connect_peers(const Schedule& schedule, Operation& operation) {
   for (const auto& lane : schedule.lanes) peers.push_back(lane.peer);
   std::sort(peers.begin(), peers.end());
   peers.erase(std::unique(peers.begin(), peers.end()), peers.end());
+  control_->set_wait_check([&] { return watch_states(operation); });
+  const struct ClearCheck {
+    bootstrap::ControlPlane& control;
+    ~ClearCheck() { control.set_wait_check({}); }
+  } clear{*control_};
   auto& used = operation.transports;
   for (const std::uint32_t peer : peers) {
     transport::Transport* transport = transports_.at(transport_of_[peer]).get();
-    if (Status status = transport->connect(peer, Deadline::after_ms(operation.timeout_ms)); !status.ok()) return status;
+    if (Status status = transport->connect(peer, Deadline::after_ms(operation.timeout_ms)); !status.ok()) {
+      Error error = status.take_error();
+      if (error.code == STEPCCL_ERROR_TIMEOUT && !control_->failed()) return explain_timeout(operation, {peer}, STEPCCL_PHASE_CONNECT);
+      return error;
+    }
     if (std::find(used.begin(), used.end(), transport) == used.end()) used.push_back(transport);
   }
   return {};
@@ -301,14 +312,8 @@ Status Comm::rest(Operation& operation, const Tracker& tracker) {
   }
   const std::uint64_t timeout_ns = std::uint64_t{operation.timeout_ms} * 1'000'000u;
   const std::uint64_t waited = now - operation.last_progress_ns;
-  if (waited >= timeout_ns) return explain_timeout(operation, tracker);
-  if (now >= operation.next_states_ns) {
-    operation.next_states_ns = now + 2 * kStallNs;
-    control_->request_states();
-  }
-  if (const auto states = control_->states_after(operation.states_seen); !states.empty()) {
-    if (Status status = look_for_mismatch(operation, states); !status.ok()) return status;
-  }
+  if (waited >= timeout_ns) return explain_timeout(operation, tracker.waiting_for(), STEPCCL_PHASE_TRANSFER);
+  if (Status status = watch_states(operation); !status.ok()) return status;
   for (transport::Transport* transport : operation.transports) {
     auto may_sleep = transport->may_sleep();
     if (!may_sleep.ok()) return may_sleep.take_error();
@@ -319,14 +324,27 @@ Status Comm::rest(Operation& operation, const Tracker& tracker) {
   return poller_.wait(static_cast<int>(std::min<std::uint64_t>(sleep_ns / 1'000'000u + 1, 500)));
 }
 
+Status Comm::watch_states(Operation& operation) {
+  const std::uint64_t now = monotonic_ns();
+  if (now >= operation.next_states_ns) {
+    operation.next_states_ns = now + 2 * kStallNs;
+    control_->request_states();
+  }
+  const auto states = control_->states_after(operation.states_seen);
+  return states.empty() ? Status() : look_for_mismatch(operation, states);
+}
+
 Status Comm::look_for_mismatch(const Operation& operation, const std::vector<OperationState>& states) const {
   const OperationState& own = operation.state;
   for (std::uint32_t peer = 0; peer < states.size(); ++peer) {
-    const OperationState& theirs = states[peer];
-    if (peer == rank_ || theirs.sequence != own.sequence || theirs.same_call(own)) continue;
+    // A rank may be one operation ahead: then what it called before must be what this rank is in, and the other way round.
+    const std::uint64_t number = std::min(own.sequence, states[peer].sequence);
+    const Call* mine = own.call_of(number);
+    const Call* theirs = states[peer].call_of(number);
+    if (peer == rank_ || mine == nullptr || theirs == nullptr || *mine == *theirs) continue;
     return make_error(STEPCCL_ERROR_MISMATCH, STEPCCL_PHASE_TRANSFER,
-                      "operation " + std::to_string(own.sequence) + " is " + call_text(theirs) + " on rank " + std::to_string(peer) + ", but " +
-                          call_text(own) + " on rank " + std::to_string(rank_),
+                      "operation " + std::to_string(number) + " is " + call_text(*theirs) + " on rank " + std::to_string(peer) + ", but " +
+                          call_text(*mine) + " on rank " + std::to_string(rank_),
                       static_cast<std::int32_t>(peer));
   }
   return {};
@@ -341,8 +359,8 @@ Error Comm::explain_mismatch(const Operation& operation, Error error) {
   return explained;
 }
 
-Error Comm::explain_timeout(const Operation& operation, const Tracker& tracker) {
-  std::string cause = "operation " + std::to_string(operation.state.sequence) + " (" + call_text(operation.state) + ") made no progress for " +
+Error Comm::explain_timeout(const Operation& operation, const std::vector<std::uint32_t>& waiting, stepccl_phase_t phase) {
+  std::string cause = "operation " + std::to_string(operation.state.sequence) + " (" + call_text(operation.state.call) + ") made no progress for " +
                       std::to_string(operation.timeout_ms) + " ms";
   const std::vector<OperationState> states = control_->fetch_states(Deadline::after_ms(200));
   if (Status mismatch = look_for_mismatch(operation, states); !mismatch.ok()) return mismatch.take_error();
@@ -350,14 +368,13 @@ Error Comm::explain_timeout(const Operation& operation, const Tracker& tracker) 
   for (std::uint32_t peer = 0; peer < states.size(); ++peer) {
     if (peer != rank_ && states[peer].sequence < operation.state.sequence) late.push_back(peer);
   }
-  const std::vector<std::uint32_t> waiting = tracker.waiting_for();
   if (!late.empty()) {
     cause += "; rank(s) " + list_ranks(late) + " have not called it";
   } else {
     cause += "; waiting for rank(s) " + list_ranks(waiting);
   }
   const std::vector<std::uint32_t>& blamed = late.empty() ? waiting : late;
-  return make_error(STEPCCL_ERROR_TIMEOUT, STEPCCL_PHASE_TRANSFER, cause, blamed.empty() ? -1 : static_cast<std::int32_t>(blamed.front()));
+  return make_error(STEPCCL_ERROR_TIMEOUT, phase, cause, blamed.empty() ? -1 : static_cast<std::int32_t>(blamed.front()));
 }
 
 void Comm::publish(const Operation& operation, stepccl_op_state state, stepccl_result_t error) {
@@ -369,13 +386,13 @@ void Comm::publish(const Operation& operation, stepccl_op_state state, stepccl_r
   op.end_ns = state == STEPCCL_OP_STARTED ? 0 : now;
   op.bytes = operation.bytes();
   op.state = static_cast<std::uint8_t>(state);
-  op.collective = operation.state.collective;
-  op.algorithm = operation.state.algorithm;
+  op.collective = operation.state.call.collective;
+  op.algorithm = operation.state.call.algorithm;
   op.transport = static_cast<std::uint8_t>(slowest_);
-  op.datatype = operation.state.datatype;
-  op.redop = operation.state.redop;
+  op.datatype = operation.state.call.datatype;
+  op.redop = operation.state.call.redop;
   op.error = static_cast<std::uint16_t>(error);
-  op.root = operation.state.root;
+  op.root = operation.state.call.root;
   ring_.publish(op);
   ring_.heartbeat(now);
 }

@@ -26,7 +26,7 @@ bool usable(const LinkModel& link) {
   return good(link.alpha_us) && good(link.beta_us_per_byte) && good(link.gamma_us_per_byte);
 }
 
-// One walk over all ranks. An event is the end of a step.
+// One walk over all ranks. An event is the end of a step, or the first byte of a message at its receiver.
 class Walk {
  public:
   Walk(const AlgorithmRow& row, std::uint32_t world, std::uint64_t bytes, std::uint64_t chunk, const LinkModel& link)
@@ -44,6 +44,10 @@ class Walk {
     while (!events_.empty()) {
       const Event event = events_.top();
       events_.pop();
+      if (event.message) {
+        receive(event);
+        continue;
+      }
       last = event.time;
       ranks_[event.rank].tracker.complete(event.step);
       launch(event.rank, event.time);
@@ -63,6 +67,7 @@ class Walk {
     std::uint64_t order;  // of creation: makes the walk deterministic
     std::uint32_t rank;
     std::uint32_t step;
+    bool message;  // rank and step are the sender's
     bool operator>(const Event& other) const { return time != other.time ? time > other.time : order > other.order; }
   };
   // Messages that wait for their receive, or receives that wait for their message.
@@ -71,7 +76,7 @@ class Walk {
     std::deque<std::pair<double, std::uint32_t>> receives;  // posted when, which step
   };
 
-  void finish_at(double time, std::uint32_t rank, std::uint32_t step) { events_.push({time, order_++, rank, step}); }
+  void finish_at(double time, std::uint32_t rank, std::uint32_t step) { events_.push({time, order_++, rank, step, false}); }
 
   void launch(std::uint32_t rank, double now) {
     Rank& self = ranks_[rank];
@@ -99,19 +104,25 @@ class Walk {
     }
     const double busy = static_cast<double>(step.count) * link_.beta_us_per_byte;
     Rank& self = ranks_[rank];
-    Rank& peer = ranks_[step.peer];
     const double begin = std::max(now, self.out_free);
     self.out_free = begin + busy;
-    const double arrival = std::max(begin + link_.alpha_us, peer.in_free) + busy;
-    peer.in_free = arrival;
     finish_at(self.out_free, rank, index);
-    Mailbox& box = mailboxes_[step.peer][rank];
+    events_.push({begin + link_.alpha_us, order_++, rank, index, true});
+  }
+
+  // The message's first byte is there: it takes the receiver's port, behind what came before it.
+  void receive(const Event& event) {
+    const Step& step = schedules_[event.rank].steps[event.step];
+    Rank& peer = ranks_[step.peer];
+    const double arrival = std::max(event.time, peer.in_free) + static_cast<double>(step.count) * link_.beta_us_per_byte;
+    peer.in_free = arrival;
+    Mailbox& box = mailboxes_[step.peer][event.rank];
     if (box.receives.empty()) {
       box.arrivals.push_back(arrival);
     } else {
-      const auto [posted, receive] = box.receives.front();
+      const auto [posted, receive_step] = box.receives.front();
       box.receives.pop_front();
-      finish_at(std::max(posted, arrival), step.peer, receive);
+      finish_at(std::max(posted, arrival), step.peer, receive_step);
     }
   }
 

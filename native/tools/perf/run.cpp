@@ -21,6 +21,7 @@ namespace {
 // The communicator that a signal has to abort.
 std::mutex signal_mutex;
 stepccl_comm_t signal_comm = nullptr;
+bool signal_parted = false;  // the work is over and the process is about to end by itself
 std::atomic<int> signal_number{0};
 
 // Page-aligned and touched, so that no iteration pays for page faults.
@@ -203,6 +204,7 @@ int run_rank(const Arguments& arguments, std::uint32_t rank, std::uint32_t world
   {
     const std::lock_guard lock(signal_mutex);
     signal_comm = nullptr;
+    signal_parted = true;
   }
   stepccl_comm_destroy(comm);
   if (const int number = signal_number.load(); number != 0 && status != kExitOk) status = 128 + number;
@@ -226,12 +228,13 @@ void abort_on_signals(const Arguments& arguments, std::uint32_t rank, std::uint3
         stepccl_comm_abort(signal_comm);
         continue;
       }
-      if (!again) {
+      if (signal_parted && !again) std::this_thread::sleep_for(std::chrono::seconds(2));  // its own end tells more
+      if (!again && !signal_parted) {
         stepccl_error_info_t error{};
         error.code = STEPCCL_ERROR_ABORTED;
         error.rank = static_cast<std::int32_t>(rank);
         error.peer = -1;
-        std::snprintf(error.text, sizeof error.text, "R205 aborted: ended by signal %d before the ranks had met or after they had parted", number);
+        std::snprintf(error.text, sizeof error.text, "R205 aborted: ended by signal %d before all ranks had met", number);
         const Output output(arguments, rank, world);
         output.error(error);
         output.end(128 + number);
