@@ -44,12 +44,15 @@ Server::~Server()
 
 void Server::listen()
 {
+	// The socket gets its name when it already listens: whoever sees it can connect, and one that a killed
+	// daemon left is replaced without a gap.
+	const std::string fresh = path_ + ".new";
 	sockaddr_un address{};
 	address.sun_family = AF_UNIX;
-	if (path_.size() >= sizeof address.sun_path)
+	if (fresh.size() >= sizeof address.sun_path)
 		throw std::runtime_error("the socket's path is longer than " +
-					 std::to_string(sizeof address.sun_path - 1) + " bytes: " + path_);
-	std::memcpy(address.sun_path, path_.c_str(), path_.size() + 1);
+					 std::to_string(sizeof address.sun_path - 5) + " bytes: " + path_);
+	std::memcpy(address.sun_path, fresh.c_str(), fresh.size() + 1);
 
 	const std::string lock_path = path_ + ".lock";
 	lock_.reset(::open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
@@ -62,13 +65,11 @@ void Server::listen()
 	}
 
 	struct stat info{};
-	if (::lstat(path_.c_str(), &info) == 0) {
-		if (!S_ISSOCK(info.st_mode))
-			throw std::runtime_error(path_ + " exists and is not a socket");
-		if (::unlink(path_.c_str()) != 0)
-			refuse("the stale socket " + path_ + " could not be removed", errno);
-		log_info({{"event", "stale_socket_removed"}, {"socket", path_}});
-	}
+	const bool exists = ::lstat(path_.c_str(), &info) == 0;
+	if (exists && !S_ISSOCK(info.st_mode))
+		throw std::runtime_error(path_ + " exists and is not a socket");
+	if (::unlink(fresh.c_str()) != 0 && errno != ENOENT)
+		refuse("the socket " + fresh + " could not be removed", errno);
 	UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
 	if (!fd.valid())
 		refuse("no socket could be made", errno);
@@ -77,14 +78,18 @@ void Server::listen()
 	const int bind_error = errno;
 	(void)::umask(old_mask);
 	if (bound != 0)
-		refuse("the socket " + path_ + " could not be made", bind_error);
+		refuse("the socket " + fresh + " could not be made", bind_error);
 	if (::geteuid() == 0) {
 		const auto group = group_id("stepccl");
-		if (group && ::lchown(path_.c_str(), static_cast<uid_t>(-1), *group) != 0)
+		if (group && ::lchown(fresh.c_str(), static_cast<uid_t>(-1), *group) != 0)
 			log_warn({{"event", "socket_group_not_set"}, {"error", errno_text(errno)}});
 	}
 	if (::listen(fd.get(), 64) != 0)
-		refuse("the socket " + path_ + " can't be listened on", errno);
+		refuse("the socket " + fresh + " can't be listened on", errno);
+	if (::rename(fresh.c_str(), path_.c_str()) != 0)
+		refuse("the socket " + path_ + " could not be put in place", errno);
+	if (exists)
+		log_info({{"event", "stale_socket_replaced"}, {"socket", path_}});
 	listener_ = std::move(fd);
 	loop_.add(listener_.get(), EPOLLIN, [this](std::uint32_t) { accept_some(); });
 }
