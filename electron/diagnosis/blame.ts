@@ -26,6 +26,7 @@ export const EDGES: readonly Edge[] = [
   [["gpu.sxid"], ["gpu.xid_74"], "node"],
   [["gpu.xid_64"], ["gpu.ecc_remap_failure", "gpu.xid_63"], "slot"],
   [["gpu.xid_48", "gpu.xid_95", "gpu.xid_140"], ["gpu.xid_63", "gpu.xid_94", "gpu.ecc_remap_pending", "gpu.xid_43", "gpu.xid_45", "gpu.xid_154", "gpu.xid_13", "gpu.xid_31", "nccl.*"], "slot"],
+  [["gpu.xid_94"], ["gpu.xid_63"], "slot"],
   [["gpu.xid_94", "gpu.xid_63"], ["gpu.ecc_remap_pending", "gpu.xid_43", "gpu.xid_45", "gpu.xid_154"], "slot"],
   [["gpu.xid_119_120", "gpu.xid_61_62"], ["gpu.xid_45", "gpu.xid_31", "gpu.xid_13", "gpu.xid_43", "gpu.xid_109", "gpu.xid_154", "gpu.device_lost", "nccl.*"], "node"],
   [["gpu.xid_13"], ["gpu.xid_43", "gpu.xid_45", "gpu.xid_109", "gpu.xid_32_69", "gpu.xid_154"], "slot"],
@@ -95,8 +96,8 @@ export const EDGES: readonly Edge[] = [
 
 /** Order among roots of the same severity: what lies deeper first. */
 const DEPTH = ["pcie.", "gpu.xid_79", "iommu.", "dma.", "module.", "driver.", "gpu.", "rdma.fw", "perm.", "rdma.device", "link.", "ib.", "roce.", "nccl.cross", "rdma.memlock", "rdma.mkey", "rdma.qp", "rdma.cm", "rdma.", "agent.", "host.", "nccl.", "none."];
-/** Notes that accompany others: last among their like. */
-const MINOR = new Set(["rdma.provider_so_warning", "module.taint", "nccl.no_plugin", "nccl.no_libibverbs", "pcie.slot_power_not_advertised", "link.congestion_xmit_wait", "link.unused_port_down", "perm.umad_root_only", "rdma.memlock_limit", "pcie.aer_corrected", "driver.cpu_fallback"]);
+/** What accompanies others, or only slows things down: last among what is as severe. */
+const MINOR = new Set(["rdma.provider_so_warning", "module.taint", "nccl.no_plugin", "nccl.no_libibverbs", "pcie.slot_power_not_advertised", "link.congestion_xmit_wait", "link.unused_port_down", "perm.umad_root_only", "rdma.memlock_limit", "pcie.aer_corrected", "driver.cpu_fallback", "pcie.width_downgraded"]);
 
 export function depthOf(cls: string): number {
   let best = DEPTH.length;

@@ -1,5 +1,7 @@
+import { randomBytes } from "node:crypto";
 import { ConsoleError, toErrorView, type ErrorView, type SourceView } from "../contract/index.js";
-import type { ExecResult, NodeSession } from "../ssh/types.js";
+import type { NodeSession } from "../ssh/types.js";
+import { shellQuote } from "../ssh/quote.js";
 import type { SourceId, Spec } from "./sources.js";
 
 /** A source as it was read: what the page gets, and the whole text for the rules. */
@@ -16,65 +18,135 @@ export type CollectedSources = ReadonlyMap<SourceId, Collected>;
 const PATH = "PATH=\"$PATH:/usr/sbin:/sbin:/usr/local/sbin\"; export PATH LC_ALL=C; ";
 /** What the page gets of a source; the end of a log is what matters. */
 const SHOWN_CHARS = 24 * 1024;
-/** Sessions that a diagnosis takes of the connection's eight. */
-const CONCURRENCY = 4;
+/** Time for the shell and the channel around the commands. */
+const OVERHEAD_MS = 15_000;
 
-/** Reads every source; one that cannot be read says why, and never holds up another. Rejects only with H104. */
+/**
+ * Reads every source; one that cannot be read says why, and never holds up another. What is quick goes in one command for all,
+ * since a channel costs more than most of them. A source is tried as the user first; who fails is tried again as its next attempt says,
+ * as root where that is named. Rejects only with H104.
+ */
 export async function collect(session: NodeSession, specs: readonly Spec[], signal: AbortSignal, onSource: (source: Collected) => void = () => {}): Promise<CollectedSources> {
   const results = new Map<SourceId, Collected>();
-  const queue = [...specs];
-  const worker = async (): Promise<void> => {
-    for (let spec = queue.shift(); spec; spec = queue.shift()) {
-      if (signal.aborted) throw ConsoleError.of("H104");
-      const source = await read(session, spec, signal);
-      results.set(spec.id, source);
-      onSource(source);
-    }
-  };
-  await Promise.all(Array.from({ length: CONCURRENCY }, worker));
+  const settle = (source: Collected, id: SourceId): void => { results.set(id, source); onSource(source); };
+  let pending: { spec: Spec; attempt: number }[] = specs.map((spec) => ({ spec, attempt: 0 }));
+  while (pending.length > 0) {
+    if (signal.aborted) throw ConsoleError.of("H104");
+    const alone = pending.filter((p) => p.spec.alone === true).map((p) => [p]);
+    const rest = pending.filter((p) => p.spec.alone !== true);
+    const batches = [...alone, rest.filter((p) => isRoot(p) === false), rest.filter((p) => isRoot(p))].filter((b) => b.length > 0);
+    const next: typeof pending = [];
+    await Promise.all(batches.map(async (batch) => {
+      const read = await runBatch(session, batch.map((p) => ({ spec: p.spec, command: p.spec.attempts[p.attempt]!.command })), isRoot(batch[0]!), signal);
+      for (const p of batch) {
+        const source = read.get(p.spec.id)!;
+        const last = p.attempt + 1 >= p.spec.attempts.length;
+        if (source.view.state === "ok" || source.view.state === "timeout" || last) settle(source, p.spec.id);
+        else next.push({ spec: p.spec, attempt: p.attempt + 1 });
+      }
+    }));
+    pending = next;
+  }
   return results;
 }
 
-async function read(session: NodeSession, spec: Spec, signal: AbortSignal): Promise<Collected> {
-  let last: Collected | undefined;
-  for (const attempt of spec.attempts) {
-    last = await tryOnce(session, spec, attempt, signal);
-    if (last.view.state === "ok" || last.view.state === "timeout") return last;
-  }
-  return last!;
+function isRoot(p: { spec: Spec; attempt: number }): boolean {
+  return p.spec.attempts[p.attempt]?.root === true;
 }
 
-async function tryOnce(session: NodeSession, spec: Spec, attempt: { command: string; root?: boolean }, signal: AbortSignal): Promise<Collected> {
+interface Item { spec: Spec; command: string }
+
+/** One shell that runs all commands, each with its own time limit and its output cut, and marks where each one's output ends. */
+function script(items: readonly Item[], mark: string): string {
+  const runs = items.map(({ spec, command }) => {
+    const seconds = Math.ceil(spec.timeoutMs / 1000);
+    return `run ${spec.id} ${seconds} ${spec.maxBytes} ${shellQuote(PATH + command)}`;
+  });
+  return [runner(mark), ...runs].join("\n");
+}
+
+function runner(mark: string): string {
+  // Each command writes into a file of its own in memory, so that a pipe can cut it without changing its status.
+  return [
+    "d=$(mktemp -d /dev/shm/stepccl-diag.XXXXXX 2>/dev/null || mktemp -d) || exit 70",
+    "trap 'rm -rf \"$d\"' EXIT HUP INT TERM",
+    "run() {",
+    "  b=$(date +%s%N)",
+    "  { timeout -k 2 \"$2\" sh -c \"$4\" 2>\"$d/e\" </dev/null; echo $? >\"$d/s\"; } | head -c \"$3\"",
+    `  printf '\\n%s %s %s %s %s\\n' ${mark} "$1" "$(cat "$d/s")" "$b" "$(date +%s%N)"`,
+    `  head -c 2000 "$d/e"; printf '\\n%s\\n' ${mark}`,
+    "}",
+  ].join("\n");
+}
+
+async function runBatch(session: NodeSession, items: readonly Item[], root: boolean, signal: AbortSignal): Promise<Map<SourceId, Collected>> {
+  const mark = `@@${randomBytes(12).toString("hex")}`;
   const beganAtMs = Date.now();
-  const base = { id: spec.id, command: attempt.root ? `sudo ${attempt.command}` : attempt.command, collectedAtMs: beganAtMs };
+  const out = new Map<SourceId, Collected>();
+  const timeoutMs = items.reduce((sum, i) => sum + i.spec.timeoutMs, 0) / (items.length > 1 ? 2 : 1) + OVERHEAD_MS;
+  const maxBytes = items.reduce((sum, i) => sum + i.spec.maxBytes + 4096, 0);
+  let failure: ErrorView | null = null;
   try {
-    const result = await session.exec(PATH + attempt.command, { signal, timeoutMs: spec.timeoutMs, maxBytes: spec.maxBytes, ...(attempt.root ? { root: true } : {}) });
-    const text = result.stdout.length > 0 ? result.stdout : result.stderr;
-    const shown = text.slice(-SHOWN_CHARS);
-    const state = stateOf(result, spec);
-    return {
-      spec,
-      view: {
-        ...base, state, durationMs: result.durationMs, text: shown, truncatedBytes: text.length - shown.length + result.droppedBytes,
-        error: state === "ok" ? null : failureOf(spec, attempt.command, result, session.nodeId),
-      },
-      text, beganAtMs, endedAtMs: Date.now(),
-    };
+    // By standard input: a long command line would show in the node's process list, and has a limit.
+    const result = await session.exec("sh -s", { signal, timeoutMs, maxBytes, stdin: script(items, mark), ...(root ? { root: true } : {}) });
+    parse(result.stdout, mark, items, session.nodeId, root, beganAtMs, out);
+    if (out.size < items.length) failure = ConsoleError.of("H310", { command: "sh -s", host: session.nodeId, status: result.status ?? result.signal ?? "unknown", detail: result.stderr.trim().slice(0, 300) || "the output ended early" }).view;
   } catch (error) {
     if (signal.aborted) throw ConsoleError.of("H104");
-    const view = toErrorView(error);
-    const state = view.code === "H209" ? "timeout" : view.code === "H303" ? "not_permitted" : "failed";
-    return { spec, view: { ...base, state, durationMs: Date.now() - beganAtMs, text: "", truncatedBytes: 0, error: view }, text: "", beganAtMs, endedAtMs: Date.now() };
+    failure = toErrorView(error);
+  }
+  for (const { spec, command } of items) {
+    if (out.has(spec.id)) continue;
+    const state = failure?.code === "H209" ? "timeout" : failure?.code === "H303" ? "not_permitted" : "failed";
+    out.set(spec.id, { spec, text: "", beganAtMs, endedAtMs: Date.now(), view: { id: spec.id, command: shown(command, root), state, collectedAtMs: beganAtMs, durationMs: Date.now() - beganAtMs, text: "", truncatedBytes: 0, error: failure } });
+  }
+  return out;
+}
+
+function shown(command: string, root: boolean): string {
+  return root ? `sudo ${command}` : command;
+}
+
+/** Output, mark with name, status and times in ns, standard error, mark. The marks are random: no output can hold them. */
+function parse(stdout: string, mark: string, items: readonly Item[], host: string, root: boolean, beganAtMs: number, out: Map<SourceId, Collected>): void {
+  const parts = stdout.split(`\n${mark}`);
+  // The first command began just after the channel did: node and console clocks are tied there.
+  let nodeStartMs: number | null = null;
+  for (let i = 0; i + 2 < parts.length + 1; i += 2) {
+    const text = i === 0 ? parts[0]! : parts[i]!.replace(/^\n/, "");
+    const head = /^ (\w{1,40}) (\d{1,3}) (\d{10,20}) (\d{10,20})\n/.exec(parts[i + 1] ?? "");
+    const item = head ? items.find((x) => x.spec.id === head[1]) : undefined;
+    if (!head || !item) break;
+    const stderr = parts[i + 1]!.slice(head[0].length);
+    const status = Number(head[2]);
+    const from = Number(BigInt(head[3]!) / 1_000_000n);
+    const to = Number(BigInt(head[4]!) / 1_000_000n);
+    nodeStartMs ??= from;
+    const collectedAtMs = beganAtMs + Math.max(0, from - nodeStartMs);
+    const { spec, command } = item;
+    const all = text.length > 0 ? text : stderr;
+    const view = all.slice(-SHOWN_CHARS);
+    const state = stateOf(status, stderr, spec);
+    const cut = Buffer.byteLength(text) >= spec.maxBytes ? 1 : 0;
+    out.set(spec.id, {
+      spec, text: all, beganAtMs: collectedAtMs, endedAtMs: collectedAtMs + Math.max(0, to - from),
+      view: { id: spec.id, command: shown(command, root), state, collectedAtMs, durationMs: Math.max(0, to - from), text: view, truncatedBytes: all.length - view.length + cut, error: state === "ok" ? null : failureOf(spec, command, status, stderr, host) },
+    });
   }
 }
 
-function stateOf(result: ExecResult, spec: Spec): SourceView["state"] {
-  if (result.status === 0 || (result.status !== null && spec.answers?.includes(result.status))) return "ok";
-  const said = result.stderr.slice(0, 4096);
-  if (result.status === 127 || /command not found|not found$/m.test(said)) return "missing";
-  if (/Operation not permitted|Permission denied|not seeing messages from other users/i.test(said)) return "not_permitted";
+/** What `timeout` ends with. */
+const TIMED_OUT = new Set([124, 137]);
+/** A command cut by `head` because it said more than is kept. */
+const CUT = 141;
+
+function stateOf(status: number, stderr: string, spec: Spec): SourceView["state"] {
+  if (status === 0 || status === CUT || spec.answers?.includes(status)) return "ok";
+  if (TIMED_OUT.has(status)) return "timeout";
+  if (status === 127 || /command not found|not found$/m.test(stderr)) return "missing";
+  if (/Operation not permitted|Permission denied|not seeing messages from other users|you must be root/i.test(stderr)) return "not_permitted";
   return "failed";
 }
 
-const failureOf = (spec: Spec, command: string, result: ExecResult, host: string): ErrorView =>
-  ConsoleError.of("H310", { command: command.length > 60 ? spec.id : command, host, status: result.status ?? result.signal ?? "unknown", detail: result.stderr.trim().slice(0, 300) || "no output" }).view;
+const failureOf = (spec: Spec, command: string, status: number, stderr: string, host: string): ErrorView =>
+  ConsoleError.of("H310", { command: command.length > 60 ? spec.id : command, host, status, detail: stderr.trim().slice(0, 300) || "no output" }).view;

@@ -130,7 +130,6 @@ describe("hostile input", () => {
   it("markup and escapes come out as harmless text", () => {
     const f = of("\u001b]0;x\u0007[ 1.0] NVRM: Xid (PCI:0000:09:00): 79, <img src=x onerror=alert(1)>\u202e \u001b[2J\n").findings[0]!;
     expect(f.class).toBe("gpu.xid_79");
-    // eslint-disable-next-line no-control-regex -- none of these may be left
     expect(JSON.stringify(f)).not.toMatch(/\\u001b|\\u202e|\u001b|\u202e/);
     expect(f.evidence[0]!.line).toContain("<img");
   });

@@ -121,7 +121,7 @@ const say = (text: Text, language: Language): string => text[language === "en" ?
 
 /** Values for the commands' placeholders; a placeholder without a value stays, so that nobody runs a wrong command. */
 function fill(command: string, g: Group): string {
-  const device = g.device ?? [...g.devices][0];
+  const device = [...g.devices][0] ?? g.device;
   return command.replace(/\{(\w+)\}/g, (whole, key: string) => {
     const value = key === "device" ? device : key === "gpu" ? (g.params["gpu"] ?? device) : g.params[key];
     if (value === undefined) return key.toUpperCase();
@@ -135,6 +135,10 @@ export function render(g: Group, language: Language): Finding {
   const params: Record<string, string | number> = {};
   for (const [k, v] of Object.entries(g.params)) if (k !== "strong" && k !== "proved" && k !== "weak") params[k] = v;
   const devices = [...g.devices];
+  // The contract's finding has no fields for these yet, and strips what it does not know.
+  params["code"] = rule.code;
+  if (g.consequenceOf !== null) params["consequenceOf"] = g.consequenceOf;
+  if (g.first && g.last && g.first.clock === "uptime") { params["firstUptimeSeconds"] = g.first.time; params["lastUptimeSeconds"] = g.last.time; }
   if (devices.length > 0) params["device"] = devices.slice(0, 8).join(", ") + (devices.length > 8 ? ` +${devices.length - 8}` : "");
   return {
     class: g.class, code: rule.code, severity: g.severity, title: say(rule.title, language), explanation: say(rule.what, language),

@@ -1,10 +1,11 @@
+import { spawn } from "node:child_process";
 import { describe, expect, it } from "vitest";
-import { FindingView, SourceView } from "../contract/index.js";
+import { ConsoleError, FindingView, SourceView } from "../contract/index.js";
 import type { ExecOptions, ExecResult, NodeSession } from "../ssh/types.js";
 import { collect, type Collected, type CollectedSources } from "./collect.js";
 import { diagnoseFiles, judgeNode } from "./diagnose.js";
 import type { LiveNode } from "./live.js";
-import { sourcesFor, type SourceId } from "./sources.js";
+import { sourcesFor, type SourceId, type Spec } from "./sources.js";
 
 const T = 1_764_520_000_000;
 const SPECS = sourcesFor(["10.77.0.12", "10.77.0.13"]);
@@ -123,20 +124,69 @@ describe("what could not be read", () => {
 });
 
 describe("collecting", () => {
-  const session = (answer: (command: string, options: ExecOptions) => Partial<ExecResult> | Error): NodeSession => ({
-    nodeId: "n1", exec: (command: string, options: ExecOptions = {}) => { const a = answer(command, options); return a instanceof Error ? Promise.reject(a) : Promise.resolve({ status: 0, signal: null, stdout: "", stderr: "", droppedBytes: 0, durationMs: 1, ...a }); },
+  const asked: { root: boolean; script: string }[] = [];
+  /** A session whose node is this machine. */
+  const here = (root: (options: ExecOptions) => Error | null = () => null): NodeSession => ({
+    nodeId: "n1", exec: (command: string, options: ExecOptions = {}) => {
+      asked.push({ root: options.root === true, script: String(options.stdin) });
+      const refused = options.root ? root(options) : null;
+      if (refused) return Promise.reject(refused);
+      expect(command).toBe("sh -s");
+      return new Promise<ExecResult>((done) => {
+        const child = spawn("sh", ["-s"], { stdio: ["pipe", "pipe", "pipe"] });
+        let stdout = "";
+        let stderr = "";
+        child.stdout.on("data", (d: Buffer) => { stdout += d.toString(); });
+        child.stderr.on("data", (d: Buffer) => { stderr += d.toString(); });
+        child.on("close", (status) => { done({ status, signal: null, stdout, stderr, droppedBytes: 0, durationMs: 1 }); });
+        child.stdin.end(options.stdin);
+      });
+    },
   }) as unknown as NodeSession;
-  it("tries without root first, and says what it could not read", async () => {
-    const asked: [string, boolean][] = [];
-    const out = await collect(session((command, options) => {
-      asked.push([command, options.root === true]);
-      return command.endsWith(" dmesg") ? (options.root ? { stdout: "[ 1.0] x\n" } : { status: 1, stderr: "dmesg: read kernel buffer failed: Operation not permitted" }) : command.endsWith("nvidia-smi -q") ? { status: 127, stderr: "sh: nvidia-smi: not found" } : { stdout: "y" };
-    }), SPECS, new AbortController().signal);
-    expect(asked.filter(([c]) => c.endsWith(" dmesg")).map(([, root]) => root)).toEqual([false, true]);
-    expect(out.get("kernel_log")!.view.state).toBe("ok");
-    expect(out.get("gpu")!.view).toMatchObject({ state: "missing" });
-    expect(out.size).toBe(SPECS.length);
+  const spec = (id: SourceId, command: string, more: Partial<Spec> = {}): Spec => ({ id, kind: "network", attempts: [{ command }], timeoutMs: 2_000, maxBytes: 4096, ...more });
+
+  it("one command for all that is quick, each with its own output, status and limit", async () => {
+    asked.length = 0;
+    const progress: string[] = [];
+    const out = await collect(here(), [
+      spec("kernel", "printf 'no newline at the end'"), spec("ip_addr", "echo one; echo two; echo bad >&2; exit 3"), spec("ip_link", "no-such-command-here"), spec("disk", "exit 1", { answers: [1] }), spec("clock", "sleep 30", { timeoutMs: 1_000 }),
+      spec("memory", "yes line"), spec("sysctl", "cat /proc/1/mem"), spec("qdisc", "cat"), spec("ip_route", "echo '@@0123 kernel 0 1 2'; printf '\\n@@\\n'"),
+    ], new AbortController().signal, (s) => progress.push(s.view.id));
+    expect(asked).toHaveLength(1);
+    expect(progress).toHaveLength(9);
+    expect(out.get("kernel")!).toMatchObject({ text: "no newline at the end", view: { state: "ok" } });
+    expect(out.get("ip_addr")!.view).toMatchObject({ state: "failed", error: { code: "H310" } });
+    expect(out.get("ip_addr")!.view.error!.message).toContain("bad");
+    expect(out.get("ip_link")!.view.state).toBe("missing");
+    expect(out.get("disk")!.view.state).toBe("ok");
+    expect(out.get("clock")!.view.state).toBe("timeout");
+    expect(out.get("memory")!.text.length).toBe(4096);
+    expect(out.get("memory")!.view).toMatchObject({ state: "ok", truncatedBytes: 1 });
+    expect(out.get("qdisc")!.view.state).toBe("ok");
+    expect(out.get("ip_route")!.text).toContain("@@0123 kernel 0 1 2");
     for (const s of out.values()) SourceView.parse(s.view);
+  });
+  it("as the user first, as root for what failed, and says where root is refused", async () => {
+    asked.length = 0;
+    const out = await collect(here(() => ConsoleError.of("H303", { host: "n1" })), [
+      spec("kernel_log", "echo 'dmesg: read kernel buffer failed: Operation not permitted' >&2; exit 1", { attempts: [{ command: "echo 'Operation not permitted' >&2; exit 1" }, { command: "dmesg", root: true }, { command: "echo third" }] }),
+      spec("firewall", "x", { attempts: [{ command: "nft list ruleset", root: true }] }), spec("kernel", "uname -r"),
+    ], new AbortController().signal);
+    expect(asked.map((a) => a.root)).toEqual([false, true, true, false]);
+    expect(out.get("kernel_log")).toMatchObject({ text: "third\n", view: { state: "ok" } });
+    expect(out.get("firewall")!.view).toMatchObject({ state: "not_permitted", command: "sudo nft list ruleset", error: { code: "H303" } });
+    expect(out.get("kernel")!.view.state).toBe("ok");
+  });
+  it("a node that hangs up in the middle leaves the rest unknown", async () => {
+    const out = await collect(here(), [spec("kernel", "echo a"), spec("ip_addr", "kill -9 $PPID; sleep 1; kill -9 $PPID"), spec("ip_link", "echo b")], new AbortController().signal);
+    expect(out.get("kernel")!.view.state).toBe("ok");
+    expect([...out.values()].filter((s) => s.view.state !== "ok").every((s) => s.view.error !== null)).toBe(true);
+    expect(out.size).toBe(3);
+  });
+  it("ends when it is cancelled", async () => {
+    const ended = new AbortController();
+    ended.abort();
+    await expect(collect(here(), [spec("kernel", "echo a")], ended.signal)).rejects.toMatchObject({ view: { code: "H104" } });
   });
   it("takes only addresses as peers into a command", () => {
     expect(sourcesFor(["10.0.0.1; reboot", "$(id)"]).some((s) => s.id === "peers")).toBe(false);

@@ -1,4 +1,4 @@
-import { ConsoleError, toErrorView, type DiagnosisView } from "../contract/index.js";
+import { ConsoleError, toErrorView, type DiagnosisView, type NodeView } from "../contract/index.js";
 import type { NodeTask, Operations } from "../fleet/operations.js";
 import type { NodeDirectory } from "../link/directory.js";
 import { KeyedTopic } from "../streams.js";
@@ -78,7 +78,7 @@ export class Diagnosis {
     };
     show({});
     try {
-      const peers = this.options.nodes.list().filter((n) => n.id !== nodeId && n.member !== null && n.dataAddress !== null).map((n) => n.dataAddress!);
+      const peers = this.options.nodes.list().filter((n) => n.id !== nodeId && n.member !== null).flatMap((n) => dataAddressOf(n) ?? []);
       const specs = sourcesFor(peers);
       const collected = await task.step("collect", async (report) => {
         const session = await this.options.nodes.session(nodeId, task.signal);
@@ -109,7 +109,7 @@ export class Diagnosis {
 
   #live(nodeId: string, collected: CollectedSources, gidIndex: number | null): LiveNode {
     const node = this.options.nodes.get(nodeId);
-    return { nodeId, name: node?.name ?? nodeId, dataAddress: node?.dataAddress ?? null, collected, gidIndex };
+    return { nodeId, name: node?.name ?? nodeId, dataAddress: node ? dataAddressOf(node) : null, collected, gidIndex };
   }
 
   /** The GID index that the membership names for the node; null when it names none or the daemon does not answer, which is a finding of its own. */
@@ -120,7 +120,7 @@ export class Diagnosis {
       const agent = await this.options.nodes.agent(nodeId, signal);
       const cluster = await agent.call("cluster.get", {}, { signal, timeoutMs: CLUSTER_TIMEOUT_MS });
       const self = cluster.members.find((m) => m.node === cluster.self);
-      return self?.addresses.find((a) => a.address === node.dataAddress)?.gid_index ?? null;
+      return self?.addresses.find((a) => a.address === dataAddressOf(node))?.gid_index ?? null;
     } catch {
       if (signal.aborted) throw ConsoleError.of("H104");
       return null;
@@ -131,6 +131,13 @@ export class Diagnosis {
     this.options.documents.remove(nodeId);
     this.topic.changed(nodeId);
   }
+}
+
+/** The address on the data network: the one that was set, else the first IPv4 address of an interface with an RDMA device. */
+function dataAddressOf(node: NodeView): string | null {
+  if (node.dataAddress !== null) return node.dataAddress;
+  for (const nic of node.facts?.nics ?? []) if (nic.rdmaDevice !== null) for (const a of nic.addresses) if (/^\d{1,3}(?:\.\d{1,3}){3}/.test(a)) return a.replace(/\/\d+$/, "");
+  return null;
 }
 
 interface Deferred<T> {

@@ -15,12 +15,14 @@ export interface SourceSpec {
   answers?: readonly number[];
   /** What rules call this input; read by the log engine unless `valuesOnly`. */
   kind: InputKind;
+  /** Runs in a channel of its own, beside the others: it takes seconds. */
+  alone?: boolean;
   /** Parsed by live.ts alone: its text would only confuse the log engine. */
   valuesOnly?: boolean;
 }
 
-const quick = { timeoutMs: 10_000, maxBytes: 256 * 1024 } as const;
-const log = { timeoutMs: 20_000, maxBytes: 4 * 1024 * 1024 } as const;
+const quick = { timeoutMs: 20_000, maxBytes: 256 * 1024 } as const;
+const log = { timeoutMs: 40_000, maxBytes: 4 * 1024 * 1024 } as const;
 
 /** Time between the two readings of the counters, in seconds. */
 export const COUNTER_INTERVAL_S = 3;
@@ -46,11 +48,10 @@ const FIXED = [
   { id: "ibstat", kind: "rdma_ports", attempts: [{ command: "ibstat" }], ...quick, valuesOnly: true },
   { id: "ibv_devinfo", kind: "rdma_ports", attempts: [{ command: "ibv_devinfo -v" }], ...quick, valuesOnly: true },
   { id: "rdma_resources", kind: "rdma_ports", attempts: [{ command: "rdma resource show" }], ...quick, valuesOnly: true },
-  { id: "gids", kind: "gid_table", attempts: [{ command: "for g in /sys/class/infiniband/*/ports/*/gids/*; do v=$(cat \"$g\" 2>/dev/null); case $v in *[1-9a-f]*) p=${g%/gids/*}; i=${g##*/}; echo \"$g:$v\"; echo \"$p/gid_attrs/types/$i:$(cat \"$p/gid_attrs/types/$i\" 2>/dev/null)\"; echo \"$p/gid_attrs/ndevs/$i:$(cat \"$p/gid_attrs/ndevs/$i\" 2>/dev/null)\";; esac; done; true" }], ...quick },
-  { id: "counters", kind: "counters", attempts: [{ command: `${COUNTER_FILES}; sleep ${COUNTER_INTERVAL_S}; ${COUNTER_FILES}; true` }], timeoutMs: 20_000, maxBytes: 1024 * 1024 },
-  { id: "pci", kind: "pci", attempts: [{ command: "lspci -vv", root: true }, { command: "lspci -vv" }], timeoutMs: 20_000, maxBytes: 2 * 1024 * 1024 },
-  { id: "gpu", kind: "gpu", attempts: [{ command: "nvidia-smi -q" }], timeoutMs: 30_000, maxBytes: 1024 * 1024 },
-  { id: "gpu_topology", kind: "gpu", attempts: [{ command: "nvidia-smi topo -m" }], timeoutMs: 30_000, maxBytes: 256 * 1024 },
+  { id: "gids", kind: "gid_table", attempts: [{ command: "{ grep -sH . /sys/class/infiniband/*/ports/*/gids/* | grep -v ':0000:0000:0000:0000:0000:0000:0000:0000$'; grep -sH . /sys/class/infiniband/*/ports/*/gid_attrs/types/* /sys/class/infiniband/*/ports/*/gid_attrs/ndevs/*; true; }" }], ...quick },
+  { id: "counters", kind: "counters", attempts: [{ command: `${COUNTER_FILES}; sleep ${COUNTER_INTERVAL_S}; ${COUNTER_FILES}; true` }], timeoutMs: 40_000, maxBytes: 1024 * 1024, alone: true },
+  { id: "pci", kind: "pci", attempts: [{ command: "lspci -vv", root: true }, { command: "lspci -vv" }], timeoutMs: 40_000, maxBytes: 2 * 1024 * 1024, alone: true },
+  { id: "gpu", kind: "gpu", attempts: [{ command: "nvidia-smi -q; nvidia-smi topo -m" }], timeoutMs: 60_000, maxBytes: 1024 * 1024, alone: true },
   { id: "ip_addr", kind: "network", attempts: [{ command: "ip -o addr show" }], ...quick, valuesOnly: true },
   { id: "ip_link", kind: "network", attempts: [{ command: "ip -s link show" }], ...quick, valuesOnly: true },
   { id: "ip_route", kind: "network", attempts: [{ command: "ip route show table all" }], ...quick, valuesOnly: true },
@@ -60,7 +61,7 @@ const FIXED = [
   { id: "disk", kind: "disk", attempts: [{ command: "df -P -k / /var/lib /opt /run /dev/shm" }], ...quick, answers: [1] },
   { id: "memory", kind: "memory", attempts: [{ command: "cat /proc/meminfo" }], ...quick },
   { id: "clock", kind: "clock", attempts: [{ command: "date +%s.%N" }], ...quick, valuesOnly: true },
-  { id: "time_sync", kind: "clock", attempts: [{ command: "timedatectl show" }], ...quick, valuesOnly: true },
+  { id: "time_sync", kind: "clock", attempts: [{ command: "if [ -e /run/systemd/timesync/synchronized ]; then echo NTPSynchronized=yes; else echo NTPSynchronized=no; fi; chronyc -n tracking 2>/dev/null; true" }], ...quick, valuesOnly: true },
   { id: "command_line", kind: "kernel_log", attempts: [{ command: "cat /proc/cmdline" }], ...quick },
 ] as const satisfies readonly SourceSpec[];
 
@@ -82,5 +83,5 @@ export function sourcesFor(peers: readonly string[]): Spec[] {
     "if ping -q -n -M do -s $((m - 28)) -c 2 -i 0.2 -W 1 \"$p\" >/dev/null 2>&1; then echo \"full frame of $m passes\"; else echo \"full frame of $m does not pass\"; fi;",
     "timeout 3 bash -c \"exec 3<>/dev/tcp/$p/22\" 2>/dev/null; echo \"tcp status $?\"; done",
   ].join(" ");
-  return [...FIXED, { id: "peers", kind: "cluster", attempts: [{ command }], timeoutMs: 20_000 + addresses.length * 8_000, maxBytes: 64 * 1024, valuesOnly: true }];
+  return [...FIXED, { id: "peers", kind: "cluster", attempts: [{ command }], timeoutMs: 20_000 + addresses.length * 8_000, maxBytes: 64 * 1024, valuesOnly: true, alone: true }];
 }

@@ -1,4 +1,3 @@
-// eslint-disable-next-line no-control-regex -- these characters are what the pattern looks for
 const SUSPECT = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200b-\u200f\u202a-\u202e\u2066-\u2069\ufeff]/;
 const BARE_COLOUR = /\[\d{1,3}(?:;\d{1,3}){0,4}m/g;
 

@@ -58,6 +58,8 @@ const reader: Watcher = {
       for (let i = 0; i + 1 < words.length; i += 2) note(scan, record, m[1]!, words[i]!, Number(words[i + 1]));
       return;
     }
+    if ((m = /^(?:node_infiniband_|infiniband_|rdma_)?(\w{3,60}?)(?:_total)?\{[^}]{0,200}device="([\w.-]{1,40})"[^}]{0,200}\} ([\d.]{1,20}(?:e\+\d{1,2})?)$/.exec(text))) { note(scan, record, m[2]!, m[1]!, Number(m[3])); return; }
+    if ((m = /^((?:mlx[45]_|bnxt_re|irdma|rxe|rocep|ibp)\w{0,20})(?:\/\d+)?:? (\w{3,60})[ :=]{1,3}(\d{1,20})$/.exec(text))) { note(scan, record, m[1]!, m[2]!, Number(m[3])); return; }
     if (text.includes("==")) { for (const x of text.matchAll(/\[?(\w{3,60}) == (\d{1,20})/g)) note(scan, record, null, x[1]!, Number(x[2])); return; }
     if ((m = /^(\w{3,60}):\.*(\d{1,20})$/.exec(text)) || (m = /^(\w{3,60}) ?[:=]? ?(\d{1,20})$/.exec(text)) || (m = /^(\w{3,60}) ?: ?(\d{1,20}) ?(?:\(\d+\))?$/.exec(text))) note(scan, record, (scan.state.get("counter_device") as string | undefined) ?? null, m[1]!, Number(m[2]));
     else if ((m = /(?:^|\/)(\w{3,60}): ?(\d{1,20})$/.exec(text))) note(scan, record, null, m[1]!, Number(m[2]));

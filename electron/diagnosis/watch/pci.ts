@@ -31,6 +31,11 @@ const header: Watcher = {
 const acs: Watcher = {
   id: "acs",
   triggers: ["acsctl:"],
+  end(scan) {
+    // A whole list of devices without an accelerator: nobody here has peers to be redirected.
+    const list = scan.of<Device[]>("pci_list", () => []);
+    if (list.some((d) => d.kind !== "bridge") && !list.some((d) => d.kind === "gpu" && !/\b1234:1111|virtio|qxl|cirrus|aspeed|matrox/i.test(d.name))) scan.drop("gpu.p2p_acs");
+  },
   line(scan, record, text) {
     scan.seen.add("pci");
     const on = ["ReqRedir", "CmpltRedir", "UpstreamFwd"].filter((bit) => text.includes(`${bit}+`));

@@ -181,6 +181,8 @@ const unassigned = (lid: number | null): boolean => lid === 0 || lid === 65535;
 
 function judgeHost(scan: Scan, ports: Port[]): void {
   const active = ports.filter((p) => p.state === "active" || p.state === "armed");
+  const alive = ports.filter((p) => p.state === "active" || p.state === "armed" || p.state === "init");
+  const asleep = ports.filter((p) => p.phys === "disabled" && p.layer === "infiniband" && unassigned(p.lid));
   const vfTalk = scan.state.get("vf_talk") === true;
   let unused: Port | null = null;
   for (const p of ports) {
@@ -188,11 +190,12 @@ function judgeHost(scan: Scan, ports: Port[]): void {
     if (p.state === "down" || (p.state === null && (p.phys === "polling" || p.phys === "disabled"))) {
       const sisters = active.filter((a) => a.layer === p.layer || a.layer === null || p.layer === null);
       if (p.phys === "disabled") {
-        const virtual = p.layer === "infiniband" && unassigned(p.lid) && (vfTalk || sisters.length > 0);
-        scan.raise(virtual ? "link.vf_down_no_guid" : "link.disabled", options);
+        // Several sleeping ports without an address beside a working one are virtual; a single one is a port that nobody uses.
+        const virtual = asleep.includes(p) && (vfTalk || (sisters.length > 0 && asleep.length > 1));
+        if (virtual || sisters.length === 0) scan.raise(virtual ? "link.vf_down_no_guid" : "link.disabled", options);
         unused ??= p;
       } else if (p.phys === "polling" || p.phys === null) {
-        if (active.length === 0 && p.command !== "ibdev2netdev") scan.raise("link.down_polling", { ...options, checked: p.device === null ? [["The excerpt names no adapter.", "摘录中没有网卡名称。"]] as Text[] : [] });
+        if (alive.length === 0 && p.command !== "ibdev2netdev") scan.raise("link.down_polling", { ...options, checked: p.device === null ? [["The excerpt names no adapter.", "摘录中没有网卡名称。"]] as Text[] : [] });
         else if (active.length >= 7 && ports.length - active.length === 1 && p.model !== null) scan.raise("link.down_polling", { ...options, severity: "medium" });
         else unused ??= p;
       } else unused ??= p;
@@ -269,4 +272,22 @@ const sminfo: Watcher = {
   },
 };
 
-export const portWatchers: readonly Watcher[] = [vfTalk, perftestHeader, sminfo, keyed, lines, partialVfs];
+/** The partition keys of a port: the first is what libraries take; without the high bit it is limited membership. */
+const pkeys: Watcher = {
+  id: "pkeys",
+  triggers: ["/pkeys/", "pkey["],
+  plainOnly: true,
+  line(scan, record, text) {
+    const m = /\/infiniband\/([\w.-]{1,40})\/ports\/\d+\/pkeys\/(\d{1,3}):? ?0x([0-9a-f]{1,4})$/i.exec(text.trim()) ?? /()pkey\[ ?(\d{1,3})\]:? ?0x([0-9a-f]{1,4})/i.exec(text);
+    if (m && Number(m[2]) === 0) scan.of("pkey_zero", () => new Map<string, { key: number; seen: Seen }>()).set(`${record.host ?? ""}|${m[1]}`, { key: parseInt(m[3]!, 16), seen: { record, source: scan.source } });
+  },
+  end(scan) {
+    if (!scan.has("rdma.wc_retry_exc", "rdma.qp_rtr_timeout", "nccl.connect_timeout", "rdma.qp_einval")) return;
+    for (const [key, { key: value, seen }] of scan.of("pkey_zero", () => new Map<string, { key: number; seen: Seen }>())) {
+      if ((value & 0x8000) !== 0) continue;
+      scan.raise("ib.pkey_mismatch", { device: key.slice(key.indexOf("|") + 1) || null, records: [seen], meaning: value === 0 ? ["index 0 holds no key", "索引 0 没有键"] : ["limited membership: two limited members cannot speak to each other", "受限成员：两个受限成员之间无法通信"] });
+    }
+  },
+};
+
+export const portWatchers: readonly Watcher[] = [vfTalk, pkeys, perftestHeader, sminfo, keyed, lines, partialVfs];
