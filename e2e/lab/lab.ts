@@ -1,7 +1,7 @@
 import { spawn } from 'node:child_process';
 import { closeSync, existsSync, openSync } from 'node:fs';
 import { copyFile, lstat, mkdir, rm, writeFile } from 'node:fs/promises';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { LabError } from './errors.js';
@@ -190,6 +190,7 @@ export class Lab {
   async #start(image: Image, count: number, cold: boolean, onProgress: (message: string) => void, signal?: AbortSignal): Promise<LabState> {
     const began = performance.now();
     const seconds = (): string => `${((performance.now() - began) / 1000).toFixed(1)} s`;
+    await mkdir(dirname(this.place.dir), { recursive: true });
     await mkdir(this.place.dir, { recursive: true, mode: 0o700 });
     await this.#makeSocketDir();
     const store = await openSlotStore(image);

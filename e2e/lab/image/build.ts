@@ -1,5 +1,5 @@
 import { existsSync } from 'node:fs';
-import { chmod, copyFile, mkdir, readFile, readdir, rename, stat, truncate, utimes, writeFile } from 'node:fs/promises';
+import { chmod, copyFile, mkdir, readFile, readdir, rename, stat, utimes, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { gzipSync } from 'node:zlib';
 import { LabError } from '../errors.js';
@@ -78,9 +78,12 @@ export async function ensureImage(onProgress: (message: string) => void = () => 
       // Another clone may have finished the same image meanwhile: its files are as good as ours.
       if (!existsSync(join(finished, 'complete'))) throw error;
     }
-  } finally {
-    await removeTree(work);
+  } catch (error) {
+    // What can't be removed now is removed by the next build; the first failure is the one to tell.
+    await removeTree(work).catch((left: unknown) => onProgress(`image: ${work} could not be removed: ${String(left)}`));
+    throw error;
   }
+  await removeTree(work);
   await removeUnusedImages(cacheRoot(), Date.now() - keepUnusedMs);
   return imageAt(finished, recipe);
 }
@@ -122,11 +125,12 @@ async function build(recipe: Recipe, work: string, onProgress: (message: string)
   await bootstrap(recipe, work, join(work, 'rootfs'), step);
 
   step('making the disk image');
-  const root = join(out, 'root.img');
-  await writeFile(root, '');
-  await truncate(root, rootBytes);
-  await inNamespace(['/sbin/mke2fs', '-q', '-F', '-t', 'ext4', '-m', '1', '-J', 'size=16', '-E', 'lazy_itable_init=1,lazy_journal_init=1', '-d', join(work, 'rootfs'), root]);
-  await chmod(root, 0o444);
+  // Made inside the tree, whose owner in the user namespace may write nowhere else, then copied out.
+  const rootfs = join(work, 'rootfs');
+  const script = 'cd "$1" && mkdir .tree && find . -mindepth 1 -maxdepth 1 ! -name .tree -exec mv -t .tree {} + && truncate -s "$2" .root.img && /sbin/mke2fs -q -F -t ext4 -m 1 -J size=16 -E lazy_itable_init=1,lazy_journal_init=1 -d .tree .root.img';
+  await inNamespace(['sh', '-c', script, 'sh', rootfs, String(rootBytes)]);
+  await runCommand('cp', ['--reflink=auto', '--sparse=always', join(rootfs, '.root.img'), join(out, 'root.img')]);
+  await chmod(join(out, 'root.img'), 0o444);
   step('image complete');
 }
 
@@ -161,7 +165,7 @@ async function bootstrap(recipe: Recipe, work: string, target: string, step: (wh
     if (!(error instanceof LabError) || error.code !== 'LAB_COMMAND_FAILED') throw error;
     const next = asRoot()
       ? 'Run `apt-get update`, see that the Debian archive can be reached, and repeat.'
-      : 'Without root mmdebstrap needs user namespaces: the package uidmap, and lines for your user in /etc/subuid and /etc/subgid. Or run `build/setup.sh --only lab` as root once.';
+      : 'Without root mmdebstrap needs user namespaces: the package uidmap, lines for your user in /etc/subuid and /etc/subgid, and a cache folder that others may enter (set XDG_CACHE_HOME where your home is closed). Or run `build/setup.sh --only lab` as root once.';
     throw new LabError('LAB_IMAGE_BUILD', `Debian could not be installed into the image: ${error.message}`, next, { cause: error });
   }
 }
@@ -176,7 +180,9 @@ async function inNamespace(command: readonly string[]): Promise<void> {
 
 /** Removes a build folder and never crosses into a file system that may still be mounted below it. */
 async function removeTree(dir: string): Promise<void> {
-  if (existsSync(join(dir, 'rootfs'))) await inNamespace(['rm', '-rf', '--one-file-system', join(dir, 'rootfs')]);
+  const rootfs = join(dir, 'rootfs');
+  // The folder itself can be removed by the owner of its parent only, what it holds by the namespace's root only.
+  if (existsSync(rootfs)) await inNamespace(['find', rootfs, '-xdev', '-mindepth', '1', '-delete']);
   await runCommand('rm', ['-rf', '--one-file-system', dir]);
 }
 
