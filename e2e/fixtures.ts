@@ -10,9 +10,10 @@ const root = join(import.meta.dirname, "..");
 
 /** A console of its own: the browser shell as `npm start` runs it, on a data folder that is thrown away. */
 export class Console {
-  private constructor(readonly address: string, readonly dataDir: string, private readonly child: ChildProcess) {}
+  private constructor(readonly address: string, readonly dataDir: string, private readonly ours: boolean, private readonly child: ChildProcess) {}
 
-  static async start(dataDir = mkdtempSync(join(tmpdir(), "stepccl-e2e-"))): Promise<Console> {
+  static async start(kept?: string): Promise<Console> {
+    const dataDir = kept ?? mkdtempSync(join(tmpdir(), "stepccl-e2e-"));
     const child = spawn(process.execPath, [join(root, "build/out/host/start.mjs"), "--shell", "browser", "--data-dir", dataDir], { stdio: ["ignore", "pipe", "inherit"] });
     const address = await new Promise<string>((found, failed) => {
       child.once("exit", (status) => failed(new Error(`the console ended with status ${status}`)));
@@ -21,14 +22,14 @@ export class Console {
         if (match) found(match[1]!);
       });
     });
-    return new Console(address, dataDir, child);
+    return new Console(address, dataDir, kept === undefined, child);
   }
 
   async stop(): Promise<void> {
     const ended = new Promise<void>((done) => this.child.once("exit", () => done()));
     this.child.kill("SIGTERM");
     await ended;
-    rmSync(this.dataDir, { recursive: true, force: true });
+    if (this.ours) rmSync(this.dataDir, { recursive: true, force: true });
   }
 }
 
@@ -48,7 +49,8 @@ export const test = base.extend<{ page: Page }, Shared>({
   }, { scope: "worker" }],
    
   console_: [async ({}, use) => {
-    const shell = await Console.start();
+    // A developer who works on a later spec keeps the nodes of an earlier run by STEPCCL_E2E_DATA_DIR.
+    const shell = await Console.start(process.env.STEPCCL_E2E_DATA_DIR);
     await use(shell);
     await shell.stop();
   }, { scope: "worker" }],

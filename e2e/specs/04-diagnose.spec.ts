@@ -25,6 +25,6 @@ test("what was read can be looked at as it was", async ({ page }) => {
   await goTo(page, "Diagnose");
   await page.getByTestId("diagnose-nodes").getByText("node1", { exact: true }).click();
   const report = page.getByTestId("node-report");
-  await report.getByTestId("source-dmesg").getByRole("button").first().click();
+  await report.getByTestId("source-kernel_log").getByRole("button").first().click();
   await expect(page.getByRole("dialog").getByText("dma_engine: DE001", { exact: false }).first()).toBeVisible();
 });
