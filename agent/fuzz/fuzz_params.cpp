@@ -7,6 +7,7 @@
 
 #include "cluster/membership.hpp"
 #include "facts/facts.hpp"
+#include "rpc/errors.hpp"
 #include "rpc/json_text.hpp"
 #include "runs/run_request.hpp"
 #include "telemetry/settings.hpp"

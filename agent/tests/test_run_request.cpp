@@ -107,6 +107,7 @@ TEST_CASE("the unique id is taken out of everything")
 	CHECK(first.unique_id == id);
 	CHECK(first.event == json{{"event", "unique_id"}, {"copy", "x[redacted]"}});
 	CHECK(read_stdout_line(R"({"event":"row","a":")" + id + R"("})", false, id).event["a"] == "[redacted]");
+	CHECK(read_stdout_line(R"({"event":"row","a":"\u0061)" + id.substr(1) + R"("})", false, id).event["a"] == "[redacted]"); // spelt with an escape
 	CHECK(read_stdout_line("garbage " + id, false, id).event["line"] == "garbage [redacted]");
 	CHECK(read_stderr_line("secret=" + id, false, id)["line"] == "secret=[redacted]");
 	for (const char *bad : {R"({"event":"unique_id"})", R"({"event":"unique_id","id":5})", R"({"event":"unique_id","id":"not hex"})", R"({"event":"unique_id","id":"abc"})"}) {

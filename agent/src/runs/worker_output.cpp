@@ -65,9 +65,10 @@ WorkerLine read_stdout_line(std::string_view line, bool cut, const std::string &
 		value->erase(id);
 	}
 	const std::string &hidden = out.unique_id ? *out.unique_id : secret;
-	if (!hidden.empty() && line.find(hidden) != std::string_view::npos) {
-		// It may stand in another member too: the text without it is still JSON.
-		auto clean = parse_json(redact(to_line(*value), hidden));
+	// Looked for in the value as it will be written: in the line it may be spelt with escapes.
+	const std::string text = to_line(*value);
+	if (!hidden.empty() && text.find(hidden) != std::string::npos) {
+		auto clean = parse_json(redact(text, hidden));
 		if (!clean)
 			return garbage();
 		value = std::move(clean);
