@@ -58,7 +58,9 @@ stepccl_result_t try_join(const stepccl_unique_id_t& id, std::uint32_t rank, std
   stepccl_config_t config = config_for(0);
   config.timeout_ms = timeout_ms;
   stepccl_comm_t comm = nullptr;
-  return stepccl_comm_init_rank(&comm, world, &id, rank, &config);
+  const stepccl_result_t result = stepccl_comm_init_rank(&comm, world, &id, rank, &config);
+  if (comm != nullptr) stepccl_comm_destroy(comm);
+  return result;
 }
 
 }  // namespace

@@ -25,11 +25,15 @@
 #define STEPCCL_API
 #endif
 
+/* The enumerations below are ints in C and in C++, so that a number outside one is an error to report and not
+ * undefined behaviour. */
 #ifdef __cplusplus
 #define STEPCCL_NOEXCEPT noexcept
+#define STEPCCL_INT_ENUM : int
 extern "C" {
 #else
 #define STEPCCL_NOEXCEPT
+#define STEPCCL_INT_ENUM
 #endif
 
 /* ------------------------------------------------------------------------ */
@@ -40,7 +44,7 @@ extern "C" {
  * The number is the stable code: STEPCCL_ERROR_TIMEOUT is R203. 1xx the call, 2xx the other ranks,
  * 3xx joining a job, 4xx this machine, 5xx a transport, 9xx the library itself.
  */
-typedef enum stepccl_result {
+typedef enum stepccl_result STEPCCL_INT_ENUM {
 	STEPCCL_SUCCESS = 0,
 
 	STEPCCL_ERROR_INVALID_ARGUMENT = 101,
@@ -80,7 +84,7 @@ STEPCCL_API const char *stepccl_result_name(stepccl_result_t result) STEPCCL_NOE
 STEPCCL_API const char *stepccl_result_help(stepccl_result_t result) STEPCCL_NOEXCEPT;
 
 /* Which part of its work the library was in. */
-typedef enum stepccl_phase {
+typedef enum stepccl_phase STEPCCL_INT_ENUM {
 	STEPCCL_PHASE_NONE = 0,
 	STEPCCL_PHASE_ARGUMENTS = 1, /* checking what the caller gave */
 	STEPCCL_PHASE_RENDEZVOUS = 2, /* meeting the other ranks */
@@ -96,7 +100,7 @@ STEPCCL_API const char *stepccl_phase_name(stepccl_phase_t phase) STEPCCL_NOEXCE
 /* Names of what is computed                                                 */
 /* ------------------------------------------------------------------------ */
 
-typedef enum stepccl_datatype {
+typedef enum stepccl_datatype STEPCCL_INT_ENUM {
 	STEPCCL_INT8 = 0,
 	STEPCCL_UINT8 = 1,
 	STEPCCL_INT32 = 2,
@@ -115,7 +119,7 @@ typedef enum stepccl_datatype {
  * step. AVG is the sum divided by the number of ranks (integers: truncated towards zero). MIN and MAX
  * give NaN where an operand is NaN.
  */
-typedef enum stepccl_redop {
+typedef enum stepccl_redop STEPCCL_INT_ENUM {
 	STEPCCL_SUM = 0,
 	STEPCCL_PROD = 1,
 	STEPCCL_MIN = 2,
@@ -124,7 +128,7 @@ typedef enum stepccl_redop {
 } stepccl_redop_t;
 #define STEPCCL_REDOP_COUNT 5
 
-typedef enum stepccl_collective {
+typedef enum stepccl_collective STEPCCL_INT_ENUM {
 	STEPCCL_ALL_REDUCE = 0,
 	STEPCCL_ALL_GATHER = 1,
 	STEPCCL_REDUCE_SCATTER = 2,
@@ -138,7 +142,7 @@ typedef enum stepccl_collective {
 } stepccl_collective_t;
 #define STEPCCL_COLLECTIVE_COUNT 10
 
-typedef enum stepccl_algorithm {
+typedef enum stepccl_algorithm STEPCCL_INT_ENUM {
 	STEPCCL_ALGORITHM_AUTO = 0,
 	STEPCCL_ALGORITHM_RING = 1,
 	STEPCCL_ALGORITHM_TREE = 2,

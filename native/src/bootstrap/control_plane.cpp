@@ -55,10 +55,8 @@ Expected<std::unique_ptr<ControlPlane>> ControlPlane::join(Options options, Dead
   if (plane->options_.rank == 0) {
     ControlPlane* self = plane.get();
     plane->rendezvous_ = std::make_unique<Acceptor>(std::move(plane->options_.rendezvous), plane->key_, [self](const Hello& hello) {
-      const bool taken = self->links_.contains(hello.rank) || hello.rank == 0;
-      return hello.role != static_cast<std::uint8_t>(Role::control) ? STEPCCL_ERROR_PROTOCOL
-             : taken                                                ? STEPCCL_ERROR_RANK_CONFLICT
-                                                                    : STEPCCL_SUCCESS;
+      if (hello.role != static_cast<std::uint8_t>(Role::control)) return STEPCCL_ERROR_PROTOCOL;
+      return hello.rank != 0 && self->admitted_.insert(hello.rank).second ? STEPCCL_SUCCESS : STEPCCL_ERROR_RANK_CONFLICT;
     });
     Endpoint address = plane->options_.data_address.value_or(plane->options_.id.endpoint);
     address.port = 0;

@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <thread>
 
 #include "bootstrap/acceptor.hpp"
@@ -136,6 +137,7 @@ class ControlPlane {
   std::vector<Failure> to_report_;
   std::map<std::pair<std::uint32_t, std::uint8_t>, Fd> inbox_;
   // Only the thread's:
+  std::set<std::uint32_t> admitted_;  // ranks that have passed the rendezvous, also those not in links_ yet
   bool said_ready_ = false;
   bool said_goodbye_ = false;
   std::uint64_t states_asked_ = 0;

@@ -2,10 +2,17 @@
 #include "core/reduce.hpp"
 
 #if defined(__x86_64__)
+#include <cpuid.h>
 #include <immintrin.h>
 #endif
 
 #include "core/float16.hpp"
+
+#if defined(__clang__)
+#define STEPCCL_NO_DEPENDENCE  // clang compares the pointers at run time
+#else
+#define STEPCCL_NO_DEPENDENCE _Pragma("GCC ivdep")
+#endif
 
 namespace stepccl {
 namespace {
@@ -29,8 +36,17 @@ namespace avx2 {
 #undef STEPCCL_KERNEL_F16C
 }  // namespace avx2
 
+// clang 14 can't ask for F16C by name. That the system saves the wide registers is part of the answer about AVX2.
+bool has_f16c() noexcept {
+  unsigned a = 0;
+  unsigned b = 0;
+  unsigned c = 0;
+  unsigned d = 0;
+  return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
+}
+
 bool has_avx2() noexcept {
-  static const bool present = __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("f16c") != 0;
+  static const bool present = __builtin_cpu_supports("avx2") != 0 && has_f16c();
   return present;
 }
 #endif

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Included once per instruction set, inside its own namespace, with STEPCCL_KERNEL_TARGET set to the
-// target attribute. Nothing here may call an inline function of the standard library that isn't
+// target attribute and STEPCCL_NO_DEPENDENCE to the compiler's word for a loop whose elements are independent. Nothing here may call an inline function of the standard library that isn't
 // always inlined: the linker could keep the copy that the older CPU can't run.
 
 template <class T>
@@ -28,7 +28,7 @@ STEPCCL_KERNEL_TARGET void plain(void* target, const void* left, const void* rig
   auto* t = static_cast<T*>(target);
   const auto* l = static_cast<const T*>(left);
   const auto* r = static_cast<const T*>(right);
-#pragma GCC ivdep
+  STEPCCL_NO_DEPENDENCE
   for (std::size_t i = 0; i < count; ++i) t[i] = Op::apply(l[i], r[i]);
 }
 
@@ -38,7 +38,7 @@ STEPCCL_KERNEL_TARGET void narrow(void* target, const void* left, const void* ri
   auto* t = static_cast<T*>(target);
   const auto* l = static_cast<const T*>(left);
   const auto* r = static_cast<const T*>(right);
-#pragma GCC ivdep
+  STEPCCL_NO_DEPENDENCE
   for (std::size_t i = 0; i < count; ++i) t[i] = static_cast<T>(Op::apply(static_cast<int>(l[i]), static_cast<int>(r[i])));
 }
 
