@@ -1,8 +1,7 @@
 import { defineConfig } from "vitest/config";
-import react from "@vitejs/plugin-react";
 import { fileURLToPath } from "node:url";
 
-/** Unit tests beside what they test. Page tests run in happy-dom, all others in Node. */
+/** Unit tests beside what they test. The page has its own project, in happy-dom; all others run in Node. */
 export default defineConfig({
   root: fileURLToPath(new URL("..", import.meta.url)),
   test: {
@@ -19,11 +18,7 @@ export default defineConfig({
           exclude: ["build/out/**", "node_modules/**"],
         },
       },
-      {
-        extends: true,
-        plugins: [react()],
-        test: { name: "page", environment: "happy-dom", include: ["renderer/**/*.test.{ts,tsx}"], exclude: ["node_modules/**"] },
-      },
+      "renderer/vite.config.ts",
     ],
   },
 });
