@@ -21,10 +21,12 @@ for (let i = 0; i < lines; i++) {
   part.push(KINDS[i % KINDS.length]!(i));
   if (part.length === 2000 || i === lines - 1) { const b = Buffer.from(`${part.join("\n")}\n`); bytes += b.length; chunks.push(b); part = []; }
 }
+const cpuBefore = process.cpuUsage();
 const began = performance.now();
 const scan = new Scan();
 scan.read("bench.log", chunks);
 const read = performance.now();
 const analysis = conclude(scan, "en");
 const ended = performance.now();
-console.log(`lines ${analysis.lines}, ${(bytes / 1e6).toFixed(1)} MB, read in ${((read - began) / 1000).toFixed(2)} s, judged in ${((ended - read) / 1000).toFixed(2)} s, ${Math.round(analysis.lines / ((ended - began) / 1000))} lines/s, ${analysis.findings.length} findings, rss ${Math.round(process.memoryUsage().rss / 1e6)} MB`);
+const cpu = process.cpuUsage(cpuBefore);
+console.log(`lines ${analysis.lines}, ${(bytes / 1e6).toFixed(1)} MB, read in ${((read - began) / 1000).toFixed(2)} s, judged in ${((ended - read) / 1000).toFixed(2)} s, ${((cpu.user + cpu.system) / 1e6).toFixed(2)} s of CPU, ${Math.round(analysis.lines / ((ended - began) / 1000))} lines/s, ${analysis.findings.length} findings, rss ${Math.round(process.memoryUsage().rss / 1e6)} MB`);

@@ -19,7 +19,9 @@ const PATH = "PATH=\"$PATH:/usr/sbin:/sbin:/usr/local/sbin\"; export PATH LC_ALL
 /** What the page gets of a source; the end of a log is what matters. */
 const SHOWN_CHARS = 24 * 1024;
 /** Time for the shell and the channel around the commands. */
-const OVERHEAD_MS = 15_000;
+const OVERHEAD_MS = 30_000;
+/** The longest that one channel may take for all its commands. */
+const MAX_BATCH_MS = 150_000;
 
 /**
  * Reads every source; one that cannot be read says why, and never holds up another. What is quick goes in one command for all,
@@ -83,13 +85,13 @@ async function runBatch(session: NodeSession, items: readonly Item[], root: bool
   const mark = `@@${randomBytes(12).toString("hex")}`;
   const beganAtMs = Date.now();
   const out = new Map<SourceId, Collected>();
-  const timeoutMs = items.reduce((sum, i) => sum + i.spec.timeoutMs, 0) / (items.length > 1 ? 2 : 1) + OVERHEAD_MS;
+  const timeoutMs = Math.min(MAX_BATCH_MS, items.reduce((sum, i) => sum + i.spec.timeoutMs, 0)) + OVERHEAD_MS;
   const maxBytes = items.reduce((sum, i) => sum + i.spec.maxBytes + 4096, 0);
   let failure: ErrorView | null = null;
   try {
     // By standard input: a long command line would show in the node's process list, and has a limit.
     const result = await session.exec("sh -s", { signal, timeoutMs, maxBytes, stdin: script(items, mark), ...(root ? { root: true } : {}) });
-    parse(result.stdout, mark, items, session.nodeId, root, beganAtMs, out);
+    parse(result.stdout, mark, items, { host: session.nodeId, root, beganAtMs, endedAtMs: Date.now() }, out);
     if (out.size < items.length) failure = ConsoleError.of("H310", { command: "sh -s", host: session.nodeId, status: result.status ?? result.signal ?? "unknown", detail: result.stderr.trim().slice(0, 300) || "the output ended early" }).view;
   } catch (error) {
     if (signal.aborted) throw ConsoleError.of("H104");
@@ -108,10 +110,14 @@ function shown(command: string, root: boolean): string {
 }
 
 /** Output, mark with name, status and times in ns, standard error, mark. The marks are random: no output can hold them. */
-function parse(stdout: string, mark: string, items: readonly Item[], host: string, root: boolean, beganAtMs: number, out: Map<SourceId, Collected>): void {
+function parse(stdout: string, mark: string, items: readonly Item[], channel: { host: string; root: boolean; beganAtMs: number; endedAtMs: number }, out: Map<SourceId, Collected>): void {
+  const { host, root, beganAtMs, endedAtMs } = channel;
   const parts = stdout.split(`\n${mark}`);
-  // The first command began just after the channel did: node and console clocks are tied there.
-  let nodeStartMs: number | null = null;
+  // Node and console clocks are tied by the channel: the first command began after it was asked for, the last ended before it closed.
+  const times = [...stdout.matchAll(new RegExp(`\\n${mark} \\w{1,40} \\d{1,3} (\\d{10,20}) (\\d{10,20})\\n`, "g"))];
+  const nodeStartMs = times[0] ? nanosToMs(times[0][1]!) : 0;
+  const nodeEndMs = times.length > 0 ? nanosToMs(times.at(-1)![2]!) : 0;
+  const slackMs = Math.max(0, endedAtMs - beganAtMs - (nodeEndMs - nodeStartMs));
   for (let i = 0; i + 2 < parts.length + 1; i += 2) {
     const text = i === 0 ? parts[0]! : parts[i]!.replace(/^\n/, "");
     const head = /^ (\w{1,40}) (\d{1,3}) (\d{10,20}) (\d{10,20})\n/.exec(parts[i + 1] ?? "");
@@ -119,9 +125,8 @@ function parse(stdout: string, mark: string, items: readonly Item[], host: strin
     if (!head || !item) break;
     const stderr = parts[i + 1]!.slice(head[0].length);
     const status = Number(head[2]);
-    const from = Number(BigInt(head[3]!) / 1_000_000n);
-    const to = Number(BigInt(head[4]!) / 1_000_000n);
-    nodeStartMs ??= from;
+    const from = nanosToMs(head[3]!);
+    const to = nanosToMs(head[4]!);
     const collectedAtMs = beganAtMs + Math.max(0, from - nodeStartMs);
     const { spec, command } = item;
     const all = text.length > 0 ? text : stderr;
@@ -129,11 +134,13 @@ function parse(stdout: string, mark: string, items: readonly Item[], host: strin
     const state = stateOf(status, stderr, spec);
     const cut = Buffer.byteLength(text) >= spec.maxBytes ? 1 : 0;
     out.set(spec.id, {
-      spec, text: all, beganAtMs: collectedAtMs, endedAtMs: collectedAtMs + Math.max(0, to - from),
+      spec, text: all, beganAtMs: collectedAtMs, endedAtMs: collectedAtMs + Math.max(0, to - from) + slackMs,
       view: { id: spec.id, command: shown(command, root), state, collectedAtMs, durationMs: Math.max(0, to - from), text: view, truncatedBytes: all.length - view.length + cut, error: state === "ok" ? null : failureOf(spec, command, status, stderr, host) },
     });
   }
 }
+
+const nanosToMs = (text: string): number => Number(BigInt(text) / 1_000_000n);
 
 /** What `timeout` ends with. */
 const TIMED_OUT = new Set([124, 137]);

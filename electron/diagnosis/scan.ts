@@ -59,7 +59,7 @@ export class Scan {
   droppedChars = 0;
   source = "";
   #record: LogRecord | null = null;
-  #hitThisRecord = new Set<string>();
+  readonly #hitThisRecord = new Set<string>();
   #followers: { watcher: Watcher; left: number }[] = [];
   #suppressed: { name: string; count: number; host: string | null }[] = [];
   #lastGroup: Group | null = null;
@@ -101,7 +101,7 @@ export class Scan {
     this.records++;
     if (record.clock === "uptime" || record.tag === "kernel") this.#kernel();
     this.#record = record;
-    if (this.#hitThisRecord.size > 0) this.#hitThisRecord = new Set();
+    if (this.#hitThisRecord.size > 0) this.#hitThisRecord.clear();
     if (this.#followers.length > 0) this.#runFollowers(record);
     const found = finder.find(record.text);
     if (found.length === 0) return;

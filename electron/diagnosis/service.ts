@@ -78,8 +78,9 @@ export class Diagnosis {
     };
     show({});
     try {
-      const peers = this.options.nodes.list().filter((n) => n.id !== nodeId && n.member !== null).flatMap((n) => dataAddressOf(n) ?? []);
-      const specs = sourcesFor(peers);
+      const membership = await this.#membership(nodeId, task.signal);
+      const known = this.options.nodes.list().filter((n) => n.id !== nodeId && n.member !== null).flatMap((n) => dataAddressOf(n) ?? []);
+      const specs = sourcesFor(membership ? membership.peers : known);
       const collected = await task.step("collect", async (report) => {
         const session = await this.options.nodes.session(nodeId, task.signal);
         let done = 0;
@@ -88,7 +89,7 @@ export class Diagnosis {
       publish(collected);
       await task.step("evaluate", async (report) => {
         const language = this.options.language?.() ?? "en";
-        const self = this.#live(nodeId, collected, await this.#gidIndex(nodeId, task.signal));
+        const self = this.#live(nodeId, collected, membership);
         const judge = (others: readonly LiveNode[]): ReturnType<typeof judgeNode> => judgeNode(self, others, language);
         const own = judge([]);
         show({ sources: [...collected.values()].map((source) => source.view), findings: own.findings, cannotTell: own.cannotTell });
@@ -107,20 +108,23 @@ export class Diagnosis {
     }
   }
 
-  #live(nodeId: string, collected: CollectedSources, gidIndex: number | null): LiveNode {
+  #live(nodeId: string, collected: CollectedSources, membership: Membership | null): LiveNode {
     const node = this.options.nodes.get(nodeId);
-    return { nodeId, name: node?.name ?? nodeId, dataAddress: node ? dataAddressOf(node) : null, collected, gidIndex };
+    return { nodeId, name: node?.name ?? nodeId, collected, dataAddress: membership?.address ?? (node ? dataAddressOf(node) : null), gidIndex: membership?.gidIndex ?? null, netdev: membership?.netdev ?? null };
   }
 
-  /** The GID index that the membership names for the node; null when it names none or the daemon does not answer, which is a finding of its own. */
-  async #gidIndex(nodeId: string, signal: AbortSignal): Promise<number | null> {
+  /** What the cluster knows of the node; null when it is no member or its daemon does not answer, which is a finding of its own. */
+  async #membership(nodeId: string, signal: AbortSignal): Promise<Membership | null> {
     const node = this.options.nodes.get(nodeId);
     if (!node || node.member === null || node.agent.state !== "running") return null;
     try {
       const agent = await this.options.nodes.agent(nodeId, signal);
       const cluster = await agent.call("cluster.get", {}, { signal, timeoutMs: CLUSTER_TIMEOUT_MS });
-      const self = cluster.members.find((m) => m.node === cluster.self);
-      return self?.addresses.find((a) => a.address === dataAddressOf(node))?.gid_index ?? null;
+      const own = cluster.members.find((m) => m.node === cluster.self)?.addresses[0];
+      return {
+        address: own?.address ?? null, netdev: own?.netdev ?? null, gidIndex: own?.gid_index ?? null,
+        peers: cluster.members.filter((m) => m.node !== cluster.self).flatMap((m) => m.addresses.slice(0, 1).map((a) => a.address)),
+      };
     } catch {
       if (signal.aborted) throw ConsoleError.of("H104");
       return null;
@@ -138,6 +142,14 @@ function dataAddressOf(node: NodeView): string | null {
   if (node.dataAddress !== null) return node.dataAddress;
   for (const nic of node.facts?.nics ?? []) if (nic.rdmaDevice !== null) for (const a of nic.addresses) if (/^\d{1,3}(?:\.\d{1,3}){3}/.test(a)) return a.replace(/\/\d+$/, "");
   return null;
+}
+
+interface Membership {
+  address: string | null;
+  netdev: string | null;
+  gidIndex: number | null;
+  /** Data addresses of the other members. */
+  peers: string[];
 }
 
 interface Deferred<T> {

@@ -83,7 +83,7 @@ export class Normaliser {
     let text = p.start === 0 ? piece : piece.slice(p.start);
     if (text.indexOf("     ") >= 0) text = unwrap(text, p.stamped ? WRAP_BLANKS : WRAP_BLANKS_UNSTAMPED);
     let repeat = 1;
-    if (text.startsWith("message repeated ")) {
+    if (text.charCodeAt(0) === 109 && text.startsWith("message repeated ")) {
       const m = REPEATED.exec(text);
       if (m) { repeat = Number(m[1]); text = m[2]!; }
     }
@@ -100,7 +100,7 @@ export class Normaliser {
     }
     this.#emit();
     this.#blockLeft = 0;
-    for (const [start, lines] of BLOCKS) if (text.startsWith(start)) this.#blockLeft = lines;
+    if (text.startsWith("NVRM: ")) for (const [start, lines] of BLOCKS) if (text.startsWith(start)) this.#blockLeft = lines;
     if (p.stamped) this.#noteWidth(raw.length);
     this.#pending = {
       text, raw, line: number, indent: p.indent, stamped: p.stamped, time, clock: p.clock, host: p.host ?? this.#defaultHost, tag: p.tag, repeat,

@@ -165,6 +165,8 @@ function words(text: string, i: number, p: Prefix, journal: boolean, iso: boolea
   const colon = text.indexOf(":", i);
   if (colon < 0) return i;
   if (colon - i < 12 && at(FACILITY, text, i)) return FACILITY.lastIndex;
+  // Whatever is left to find ends in a colon after one or two words.
+  if (colon - i > 340) return i;
   if (p.stamped && p.tag === null && (m = at(HOST_KERNEL, text, i))) { p.host ??= m[1]!; p.tag = "kernel"; return HOST_KERNEL.lastIndex; }
   if (p.tag === null && (m = at(TAG_ONLY, text, i))) { p.tag = m[1]!; return TAG_ONLY.lastIndex; }
   if (p.stamped && p.clock === "wall" && p.tag === null && (journal || iso) && (m = at(HOST_TAG, text, i)) && !/^(?:infiniband|nvidia|nvme|pci|usb|net|mlx[45]_core)$/.test(m[1]!)) {
