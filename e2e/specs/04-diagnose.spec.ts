@@ -2,13 +2,14 @@ import { expect, goTo, picture, test } from "../fixtures.js";
 import * as lab from "../lab/lab.js";
 
 test("a device that nobody may open is found, with the line that shows it and the mend", async ({ page }) => {
+  test.setTimeout(420_000);
   await lab.fault(2, "device-mode-000", true);
   try {
     await goTo(page, "Diagnose");
     await page.getByTestId("run-checks").click();
     await page.getByTestId("diagnose-nodes").getByText("node2", { exact: true }).click();
     const report = page.getByTestId("node-report");
-    await expect(report).toHaveAttribute("data-state", "done", { timeout: 120_000 });
+    await expect(report).toHaveAttribute("data-state", "done", { timeout: 300_000 });
     const finding = report.getByTestId("finding").filter({ hasText: "/dev/dma_device" }).first();
     await expect(finding).toBeVisible();
     await expect(finding.getByText(/c-{9}/).first()).toBeVisible();
@@ -26,5 +27,6 @@ test("what was read can be looked at as it was", async ({ page }) => {
   await page.getByTestId("diagnose-nodes").getByText("node1", { exact: true }).click();
   const report = page.getByTestId("node-report");
   await report.getByTestId("source-kernel_log").getByRole("button").first().click();
+  await page.getByRole("dialog").getByLabel("Find in lines").fill("DE001");
   await expect(page.getByRole("dialog").getByText("dma_engine: DE001", { exact: false }).first()).toBeVisible();
 });

@@ -13,15 +13,15 @@ test.describe("a node that cannot be reached says why, and what to do next", () 
       const node = lab.nodes[2]!;
       const name = `bad${index}`;
       await addByHand(page, change({ host: node.sshHost, port: node.sshPort, user: node.user, name, keyPath: node.keyPath }));
-      const dialog = page.getByTestId("host-keys").getByRole("dialog");
-      const trust = dialog.getByRole("button", { name: "Trust" });
-      const note = dialog.getByTestId("error-note");
-      await expect(trust.or(note)).toBeVisible({ timeout: 30_000 });
-      if (await trust.isVisible()) await trust.click();
-      else await expect(note).toHaveAttribute("data-code", code);
-      await dialog.getByRole("button", { name: /Close|Cancel/ }).last().click();
+      if (code === "H201") {
+        // Nobody answers, so there is no key to confirm, and the dialog says why. The others' address has a known key.
+        const dialog = page.getByTestId("host-keys").getByRole("dialog");
+        await expect(dialog.getByTestId("error-note")).toHaveAttribute("data-code", code, { timeout: 30_000 });
+        await dialog.getByRole("button", { name: "Cancel" }).click();
+      }
       await nodeRow(page, name).dblclick();
       const drawer = page.getByRole("dialog", { name: new RegExp(name) });
+      if (code !== "H201") await drawer.getByRole("button", { name: "Connect", exact: true }).click();
       await expect(drawer.getByTestId("error-note").first()).toHaveAttribute("data-code", code, { timeout: 60_000 });
       await page.keyboard.press("Escape");
       await nodeRow(page, name).getByRole("checkbox").check();
