@@ -76,8 +76,7 @@ const SUITES = [
     before: cmake("agent", "agent-asan", "-DCMAKE_BUILD_TYPE=RelWithDebInfo -DSTEPCCL_SANITIZE=address -DSTEPCCL_FUZZ=ON -DCMAKE_C_COMPILER=clang-14 -DCMAKE_CXX_COMPILER=clang++-14"),
     ...ctest("build/out/agent-asan", report("agent-asan", "xml")),
   },
-  { name: "driver-unit", title: "Driver's logic in user space", ...plain(["make", "-s", "-C", "driver", "unit"]) },
-  { name: "driver", title: "Driver in a virtual machine", ...plain(["sh", "driver/tests/run.sh"]) },
+  { name: "driver", title: "Driver: its logic in user space, then in a virtual machine", ...plain(["bash", "driver/tests/run.sh"]) },
   {
     name: "e2e", title: "The whole job, in Chromium against three nodes",
     command: ["npx", "playwright", "test", "--config", "e2e/playwright.config.ts"],
