@@ -35,7 +35,7 @@ test("Bring up asks for the missing key first, then shows every step of every no
   await dialog.getByRole("button", { name: "Bring up 3 nodes" }).click();
   const operation = page.getByTestId("operation").first();
   await expect(operation).toHaveAttribute("data-state", "running");
-  await expect(operation.getByText("Send the bundle").first()).toBeVisible({ timeout: 60_000 });
+  await expect(operation.getByText(/Preflight checks|Send the bundle|Verify checksums|Install/).first()).toBeVisible({ timeout: 60_000 });
   await picture(page, "bring-up");
   await expect(operation).toHaveAttribute("data-state", "succeeded", { timeout: 300_000 });
   for (const node of lab.nodes) await expect(nodeRow(page, node.name)).toContainText("Up");
