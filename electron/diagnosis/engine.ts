@@ -144,7 +144,7 @@ export function render(g: Group, language: Language): Finding {
     class: g.class, code: rule.code, severity: g.severity, title: say(rule.title, language), explanation: say(rule.what, language),
     evidence: g.evidence.map((e) => ({ source: e.source, line: e.line, lineNumber: e.lineNumber, meaning: e.meaning ? say(e.meaning, language) : null })),
     checked: [...g.checked, ...(rule.checks ?? [])].map((t) => say(t, language)),
-    mend: (rule.mend ?? []).map(([command, risk, en, zh]) => ({ command: fill(command, g), explanation: language === "en" ? en : zh, risk })),
+    mend: [...g.mend, ...(rule.mend ?? [])].map(([command, risk, en, zh]) => ({ command: fill(command, g), explanation: language === "en" ? en : zh, risk })),
     count: g.count + g.suppressed, params, host: g.host, devices, consequenceOf: g.consequenceOf, first: g.first, last: g.last,
     causes: (rule.causes ?? []).map((t) => say(t, language)), candidates: [...(rule.candidates ?? [])],
   };

@@ -100,6 +100,10 @@ describe("the lab's faults, each named first", () => {
     const f = judgeNode(node({ ip_link: HEALTHY.ip_link!.replace("mtu 9000", "mtu 1500") }), [other(), other({}, 13)]).findings[0]!;
     expect(f.mend[0]!.command).toBe("ip link set eth1 mtu 9000");
   });
+  it("a rule that drops is taken out by its handle", () => {
+    const f = judgeNode(node({ firewall: 'table inet lab_fault { # handle 7\n\tchain input { # handle 1\n\t\ttype filter hook input priority filter; policy accept;\n\t\tiifname "eth1" ip saddr 10.77.0.12 udp dport 4791 counter packets 0 bytes 0 drop # handle 3\n\t}\n}\n' }), []).findings[0]!;
+    expect(f.mend[0]).toMatchObject({ command: "nft delete rule inet lab_fault input handle 3", risk: "none" });
+  });
   it("another member's view shows a filter that this node does not let read", () => {
     const from12 = other({ peers: HEALTHY.peers!.replaceAll("10.77.0.12", "10.77.0.11").replace("tcp status 0", "tcp status 124") });
     expect(told(node({ firewall: null }), [from12])[0]).toMatchObject({ class: "host.firewall" });

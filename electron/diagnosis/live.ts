@@ -1,6 +1,7 @@
 import type { CollectedSources } from "./collect.js";
 import type { Scan } from "./scan.js";
 import type { SourceId } from "./sources.js";
+import type { Mend } from "./types.js";
 
 /** A node as it was read, and what else the console knows of it. */
 export interface LiveNode {
@@ -171,21 +172,31 @@ function gid(scan: Scan, node: LiveNode, net: Interface | undefined): void {
   }
 }
 
-/** Rules that drop what members send each other. */
+/** Rules that drop what members send each other, and the commands that take exactly those out. */
 function firewall(scan: Scan, node: LiveNode): void {
   const rules = lines(node, "firewall");
   if (!rules) return;
   const net = dataInterfaceOf(node);
   const network = node.dataAddress?.split(".").slice(0, 3).join(".");
-  let input = false;
-  const dropping = rules.filter((l) => {
-    if (/^chain (\S+)|hook (input|forward|output)/.test(l)) input = /input/i.test(l) || (input && !/^chain/.test(l));
-    if (!/\b(?:drop|reject|DROP|REJECT)\b/.test(l)) return false;
-    if (/policy drop/.test(l)) return /hook input/.test(l);
-    return /4791/.test(l) || (network !== undefined && l.includes(network)) || (net !== undefined && new RegExp(`(?:iifname|-i) "?${net.name}\\b`).test(l));
-  });
+  let table = "";
+  let chain = "";
+  const dropping: string[] = [];
+  const mend: Mend[] = [];
+  for (const line of rules) {
+    const t = /^table (ip6?|inet|netdev|bridge|arp) ([\w.-]{1,64}) \{/.exec(line);
+    if (t) { table = `${t[1]} ${t[2]}`; continue; }
+    const c = /^chain ([\w.-]{1,64}) \{/.exec(line);
+    if (c) { chain = c[1]!; continue; }
+    if (!/\b(?:drop|reject|DROP|REJECT)\b/.test(line)) continue;
+    const policy = /policy drop/.test(line);
+    const ours = policy ? /hook input/.test(line) : /4791/.test(line) || (network !== undefined && line.includes(network)) || (net !== undefined && new RegExp(`(?:iifname|-i) "?${net.name.replace(/[^\w-]/g, ".")}\\b`).test(line));
+    if (!ours) continue;
+    dropping.push(line);
+    const handle = /# handle (\d{1,9})$/.exec(line)?.[1];
+    if (!policy && handle && table && chain && mend.length < 8) mend.push([`nft delete rule ${table} ${chain} handle ${handle}`, "none", "Take this rule out.", "删除这条规则。"]);
+  }
   if (dropping.length === 0) return;
-  scan.raise("host.firewall", { lines: dropping.slice(0, 4).map((line) => ({ source: "firewall", line })), count: dropping.length, params: { proved: 1, network: network === undefined ? "NETWORK" : `${network}.0/24` } });
+  scan.raise("host.firewall", { lines: dropping.slice(0, 4).map((line) => ({ source: "firewall", line })), count: dropping.length, mend, params: { proved: 1, network: network === undefined ? "NETWORK" : `${network}.0/24` } });
 }
 
 export interface PeerAnswer { peer: string; lossPercent: number | null; fullFrame: boolean | null; mtu: number | null; tcpStatus: number | null; lines: string[] }

@@ -56,7 +56,7 @@ const FIXED = [
   { id: "ip_link", kind: "network", attempts: [{ command: "ip -s link show" }], ...quick, valuesOnly: true },
   { id: "ip_route", kind: "network", attempts: [{ command: "ip route show table all" }], ...quick, valuesOnly: true },
   { id: "qdisc", kind: "network", attempts: [{ command: "tc qdisc show" }], ...quick, valuesOnly: true },
-  { id: "firewall", kind: "network", attempts: [{ command: "nft list ruleset", root: true }, { command: "iptables-save", root: true }], ...quick, valuesOnly: true },
+  { id: "firewall", kind: "network", attempts: [{ command: "nft -a list ruleset", root: true }, { command: "iptables-save", root: true }], ...quick, valuesOnly: true },
   { id: "sysctl", kind: "network", attempts: [{ command: "sysctl -e net.ipv4.conf.all.arp_ignore net.ipv4.conf.all.arp_announce net.ipv4.conf.all.rp_filter net.ipv4.ip_local_port_range net.core.rmem_max net.core.wmem_max vm.nr_hugepages kernel.dmesg_restrict" }], ...quick, valuesOnly: true },
   { id: "disk", kind: "disk", attempts: [{ command: "df -P -k / /var/lib /opt /run /dev/shm" }], ...quick, answers: [1] },
   { id: "memory", kind: "memory", attempts: [{ command: "cat /proc/meminfo" }], ...quick },

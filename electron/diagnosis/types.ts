@@ -96,6 +96,8 @@ export interface Group {
   evidence: Evidence[];
   params: Record<string, string | number>;
   checked: Text[];
+  /** Commands for exactly what was found, before the class's own. Their words were checked. */
+  mend: Mend[];
   consequenceOf: string | null;
   order: number;
 }
