@@ -140,7 +140,7 @@ export class Scan {
         if (!m) continue;
         params = m.groups;
       }
-      this.hit(rule.id, record, { device: params?.["dev"] ?? undefined, severity: sig.severity, params: params ? { ...params, dev: undefined } : undefined });
+      this.hit(rule.id, record, { device: params?.["dev"] ?? undefined, severity: sig.severity, params });
     }
     this.#suppress(record, text);
     if (failure && this.#hitThisRecord.size === 0) this.#failureWords(record);
@@ -183,12 +183,13 @@ export class Scan {
     if (options.severity) group.severity = group.hits === 0 ? options.severity : worse(group.severity, options.severity);
     if (record.time !== null && record.clock !== null) {
       group.first ??= { time: record.time, clock: record.clock };
-      group.last = { time: record.time, clock: record.clock };
+      if (group.last === null) group.last = { time: record.time, clock: record.clock };
+      else { group.last.time = record.time; group.last.clock = record.clock; }
     }
     this.#lastGroup = group;
     // A flood repeats itself: values and quotes come from its first occurrences.
     if (++group.hits > DETAILED_HITS) return group;
-    if (options.params) for (const [k, v] of Object.entries(options.params)) if (v !== undefined) group.params[k] = typeof v === "string" ? quoteLine(v, 160) : v;
+    if (options.params) for (const [k, v] of Object.entries(options.params)) if (v !== undefined && k !== "dev") group.params[k] = typeof v === "string" ? quoteLine(v, 160) : v;
     if (group.evidence.length < EVIDENCE_PER_GROUP) {
       const line = quoteLine(record.raw);
       if (!group.evidence.some((e) => e.line === line)) group.evidence.push({ source: this.source, line, lineNumber: record.line, meaning: options.meaning ?? meaningOf(cls, group.params) });

@@ -41,6 +41,11 @@ const CRI = /(?:stdout|stderr) [FP] /y;
 const SYSLOG = /(?:\w{3,4}\.? )?([^\s\d:[\](){}<>=/,;"']{1,10}?)\.?\s+(\d{1,2})\s+(?:(\d{4})\s+)?(\d\d):(\d\d):(\d\d)(?:[.,]\d{1,9})?\s+/y;
 const DAY_MONTH = /(\d{1,2})\s?(月|[^\s\d:[\](){}<>=/,;"']{3,10})\.?\s+(?:(\d{1,2})\s+)?(?:(\d{4})\s+)?(\d\d):(\d\d):(\d\d)(?:[.,]\d{1,9})?\s+/y;
 
+const FACILITIES = new Set(["ker", "use", "dae", "aut", "sys", "loc", "mai", "cro", "lpr", "new", "uuc", "ftp"]);
+const TAG_STARTS = new Set([..."ksmi"].map((c) => c.charCodeAt(0)));
+/** First words of kernel messages that look like a host before a tag. */
+const NO_HOST = new Set(["infiniband", "nvidia", "nvme", "pci", "usb", "net", "mlx5_core", "mlx4_core"]);
+
 function at(re: RegExp, text: string, i: number): RegExpExecArray | null {
   re.lastIndex = i;
   return re.exec(text);
@@ -62,7 +67,6 @@ export function parsePrefix(text: string): Prefix {
   while (i < text.length && isBlank(text.charCodeAt(i))) i++;
   p.indent = i;
   let journal = false;
-  let iso = false;
   for (let round = 0; round < MAX_PREFIXES && i < text.length; round++) {
     const before = i;
     const c = text.charCodeAt(i);
@@ -72,13 +76,15 @@ export function parsePrefix(text: string): Prefix {
       const end = text.indexOf(">", i);
       if (end > i + 1 && end <= i + 4 && isDigit(text.charCodeAt(i + 1))) i = end + 1;
     } else if (isDigit(c)) {
-      let m = at(ISO, text, i);
-      if (m) {
-        setWall(p, wall(+m[1]!, +m[2]! - 1, +m[3]!, +m[4]!, +m[5]!, +m[6]!) + (m[8] ? +`0.${m[8]}` : 0));
-        i = ISO.lastIndex;
+      let m: RegExpExecArray | null;
+      const end = isoEnd(text, i);
+      if (end > 0) {
+        const mark = text.charCodeAt(i + 19);
+        const fraction = mark === 46 || mark === 44 ? Number(`0.${/^\d{1,9}/.exec(text.slice(i + 20, i + 29))?.[0] ?? "0"}`) : 0;
+        setWall(p, wall(number(text, i, 4), number(text, i + 5, 2) - 1, number(text, i + 8, 2), number(text, i + 11, 2), number(text, i + 14, 2), number(text, i + 17, 2)) + fraction);
+        i = end;
         // dmesg writes a comma and no host; journals and syslog write a dot or no fraction and a host.
-        journal = m[7] !== ",";
-        iso = true;
+        journal = mark !== 44;
       } else if (!p.stamped && (m = at(KMSG, text, i))) {
         p.time = +m[1]! / 1e6; p.clock = "uptime"; p.stamped = true; i = KMSG.lastIndex;
       } else if (!p.stamped && (m = at(DAY_MONTH, text, i))) {
@@ -87,7 +93,7 @@ export function parsePrefix(text: string): Prefix {
         i = DAY_MONTH.lastIndex; journal = true;
       }
     } else {
-      i = words(text, i, p, journal, iso);
+      i = words(text, i, p, journal);
       if (!journal && p.stamped && p.clock === "wall" && i !== before && p.host === null && p.tag === null) journal = true;
     }
     if (i === before) break;
@@ -95,6 +101,58 @@ export function parsePrefix(text: string): Prefix {
   }
   p.start = i;
   return p;
+}
+
+function number(text: string, i: number, digits: number): number {
+  let n = 0;
+  for (let k = i; k < i + digits; k++) n = n * 10 + text.charCodeAt(k) - 48;
+  return n;
+}
+
+/** End of `2025-01-25T10:34:54,859532+00:00` and its like at `i`; 0 when there is none. */
+function isoEnd(text: string, i: number): number {
+  const dash = text.charCodeAt(i + 4);
+  if ((dash !== 45 && dash !== 47) || text.charCodeAt(i + 7) !== dash || text.charCodeAt(i + 13) !== 58 || text.charCodeAt(i + 16) !== 58) return 0;
+  const t = text.charCodeAt(i + 10);
+  if (t !== 84 && t !== 32) return 0;
+  for (const k of [0, 1, 2, 3, 5, 6, 8, 9, 11, 12, 14, 15, 17, 18]) if (!isDigit(text.charCodeAt(i + k))) return 0;
+  let e = i + 19;
+  const mark = text.charCodeAt(e);
+  if ((mark === 46 || mark === 44) && isDigit(text.charCodeAt(e + 1))) { e += 2; while (isDigit(text.charCodeAt(e))) e++; }
+  const zone = text.charCodeAt(e);
+  if (zone === 90) return e + 1;
+  if ((zone === 43 || zone === 45) && isDigit(text.charCodeAt(e + 1)) && isDigit(text.charCodeAt(e + 2))) {
+    e += 3;
+    if (text.charCodeAt(e) === 58) e++;
+    if (isDigit(text.charCodeAt(e)) && isDigit(text.charCodeAt(e + 1))) e += 2;
+  }
+  return e;
+}
+
+/** Host and tag of syslog at `i`: `node01 kernel: ` or `node01 systemd[1]: `; false when they are not there. */
+function hostAndTag(text: string, i: number, p: Prefix): number {
+  const blank = text.indexOf(" ", i);
+  const colon = text.indexOf(":", blank);
+  if (blank <= i || blank - i > 254 || colon < 0 || colon - blank > 80 || (colon + 1 < text.length && text.charCodeAt(colon + 1) !== 32)) return 0;
+  let end = colon;
+  if (text.charCodeAt(colon - 1) === 93) { end = text.lastIndexOf("[", colon); if (end <= blank) return 0; }
+  for (let k = i; k < end; k++) if (k !== blank && !HOST_CHARS.has(text.charCodeAt(k))) return 0;
+  if (isDigit(text.charCodeAt(blank + 1))) return 0;
+  p.host ??= text.slice(i, blank);
+  p.tag = text.slice(blank + 1, end);
+  return colon + 1;
+}
+const HOST_CHARS = new Set([..."ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-/@"].map((c) => c.charCodeAt(0)));
+
+/** `Apr 22 18:10:16 host tag: `, by place. */
+function syslog(text: string, i: number, p: Prefix): number {
+  if (text.charCodeAt(i + 3) !== 32 || text.charCodeAt(i + 6) !== 32 || text.charCodeAt(i + 9) !== 58 || text.charCodeAt(i + 12) !== 58 || text.charCodeAt(i + 15) !== 32) return 0;
+  const mon = MONTHS[text.slice(i, i + 3).toLowerCase()];
+  if (mon === undefined) return 0;
+  for (const k of [5, 7, 8, 10, 11, 13, 14]) if (!isDigit(text.charCodeAt(i + k))) return 0;
+  const tens = text.charCodeAt(i + 4);
+  setWall(p, wall(0, mon, (tens === 32 ? 0 : tens - 48) * 10 + number(text, i + 5, 1), number(text, i + 7, 2), number(text, i + 10, 2), number(text, i + 13, 2)));
+  return hostAndTag(text, i + 16, p) || i + 16;
 }
 
 function setWall(p: Prefix, seconds: number): void {
@@ -125,6 +183,10 @@ function bracket(text: string, i: number, p: Prefix): number {
   if (p.stamped && at(CALLER, text, i)) return CALLER.lastIndex;
   if (at(RANK_STREAM, text, i)) return RANK_STREAM.lastIndex;
   if (at(RANK_NAME, text, i)) return RANK_NAME.lastIndex;
+  if (end - i === 25) {
+    const seconds = ctime(text, i + 1);
+    if (seconds !== null) { setWall(p, seconds); return end + 1; }
+  }
   const inner = text.slice(i + 1, end);
   const t = inner.length >= 8 ? TIME.exec(inner) : null;
   if (!t) return i;
@@ -140,13 +202,24 @@ function bracket(text: string, i: number, p: Prefix): number {
   return end + 1;
 }
 
-function words(text: string, i: number, p: Prefix, journal: boolean, iso: boolean): number {
+/** `Fri Mar  3 04:44:24 2023`, the form that dmesg -T writes: by place, since a log may hold a million of them. */
+function ctime(text: string, at: number): number | null {
+  if (text.charCodeAt(at + 13) !== 58 || text.charCodeAt(at + 16) !== 58) return null;
+  const mon = MONTHS[text.slice(at + 4, at + 7).toLowerCase()];
+  const two = (k: number): number => { const hi = text.charCodeAt(at + k); return (hi === 32 ? 0 : hi - 48) * 10 + text.charCodeAt(at + k + 1) - 48; };
+  const year = two(20) * 100 + two(22);
+  if (mon === undefined || !(year > 1900 && year < 3000)) return null;
+  return wall(year, mon, two(8), two(11), two(14), two(17));
+}
+
+function words(text: string, i: number, p: Prefix, journal: boolean): number {
   // After a kernel's own stamp only the tag can follow.
   if (p.clock === "uptime") {
     if (!text.startsWith("kernel:", i)) return i;
     p.tag ??= "kernel";
     return i + 7;
   }
+  if (p.stamped && p.tag !== null) return i;
   let m: RegExpExecArray | null;
   if (!p.stamped && p.host === null && (m = at(HOST_BEFORE_STAMP, text, i))) {
     if (m[1] !== "kernel") p.host = m[1]!;
@@ -156,6 +229,10 @@ function words(text: string, i: number, p: Prefix, journal: boolean, iso: boolea
     setWall(p, wall(0, +m[1]! - 1, +m[2]!, +m[3]!, +m[4]!, +m[5]!));
     return KLOG.lastIndex;
   }
+  if (!p.stamped) {
+    const end = syslog(text, i, p);
+    if (end > 0) return end;
+  }
   if (!p.stamped && (m = at(SYSLOG, text, i))) {
     setWall(p, wall(+(m[3] ?? 0), month(m[1]!), +m[2]!, +m[4]!, +m[5]!, +m[6]!));
     const after = at(HOST_TAG, text, SYSLOG.lastIndex);
@@ -164,16 +241,15 @@ function words(text: string, i: number, p: Prefix, journal: boolean, iso: boolea
   }
   const colon = text.indexOf(":", i);
   if (colon < 0) return i;
-  if (colon - i < 12 && at(FACILITY, text, i)) return FACILITY.lastIndex;
+  if (colon - i < 12 && FACILITIES.has(text.slice(i, i + 3)) && at(FACILITY, text, i)) return FACILITY.lastIndex;
   // Whatever is left to find ends in a colon after one or two words.
   if (colon - i > 340) return i;
-  if (p.stamped && p.tag === null && (m = at(HOST_KERNEL, text, i))) { p.host ??= m[1]!; p.tag = "kernel"; return HOST_KERNEL.lastIndex; }
-  if (p.tag === null && (m = at(TAG_ONLY, text, i))) { p.tag = m[1]!; return TAG_ONLY.lastIndex; }
-  if (p.stamped && p.clock === "wall" && p.tag === null && (journal || iso) && (m = at(HOST_TAG, text, i)) && !/^(?:infiniband|nvidia|nvme|pci|usb|net|mlx[45]_core)$/.test(m[1]!)) {
-    if (!journal) return i;
-    p.host ??= m[1]!; p.tag = m[2]!;
-    return HOST_TAG.lastIndex;
+  if (p.stamped && p.tag === null && text.indexOf(" kernel", i) > 0 && (m = at(HOST_KERNEL, text, i))) { p.host ??= m[1]!; p.tag = "kernel"; return HOST_KERNEL.lastIndex; }
+  if (p.tag === null && TAG_STARTS.has(text.charCodeAt(i)) && (m = at(TAG_ONLY, text, i))) { p.tag = m[1]!; return TAG_ONLY.lastIndex; }
+  if (p.stamped && p.clock === "wall" && p.tag === null && journal && !NO_HOST.has(text.slice(i, text.indexOf(" ", i)))) {
+    const end = hostAndTag(text, i, p);
+    if (end > 0) return end;
   }
-  if (p.stamped && at(CRI, text, i)) return CRI.lastIndex;
+  if (p.stamped && text.startsWith("std", i) && at(CRI, text, i)) return CRI.lastIndex;
   return i;
 }

@@ -59,7 +59,11 @@ const INPUT_WORDS: readonly (readonly [RegExp, "job_log" | "module_tools" | "ker
 const inputs: Watcher = {
   id: "inputs",
   triggers: ["nccl info", "nccl warn", "ucx ", "libfabric:", "insmod", "modprobe", "runtimeerror", "nvrm:", "mlx5_core", "pcieport", "systemd[", "munge", "dmar:"],
+  sourceEnd(scan) { scan.state.delete("inputs_looked"); },
   line(scan, record, text) {
+    const looked = ((scan.state.get("inputs_looked") as number | undefined) ?? 0) + 1;
+    if (looked > 5000) return;
+    scan.state.set("inputs_looked", looked);
     if (!scan.seen.has("kernel_log") && (record.tag === "kernel" || record.clock === "uptime" || /^(?:NVRM|mlx5_core|pcieport|DMAR)\b/.test(text))) scan.seen.add("kernel_log");
     for (const [re, kind] of INPUT_WORDS) if (!scan.seen.has(kind) && re.test(text)) scan.seen.add(kind);
   },

@@ -85,8 +85,11 @@ const named: Watcher = {
   id: "kernel_devices",
   triggers: ["mlx5_core ", "nvidia ", "bnxt_en ", "ice 0", "irdma ", "amdgpu ", "nvrm: gpu "],
   line(scan, _record, text) {
-    if (!/\b(?:mlx5_core|nvidia|bnxt_en|ice|irdma|amdgpu|NVRM: GPU) (?=[0-9a-f]{4}:)/.test(text)) return;
     const set = scan.of("data_devices", () => new Set<string>());
+    // A driver's lines begin with its name and device; what is known needs no second look.
+    const blank = text.indexOf(" ");
+    if (set.has(text.slice(blank + 1, blank + 13))) return;
+    if (!/\b(?:mlx5_core|nvidia|bnxt_en|ice|irdma|amdgpu|NVRM: GPU) (?=[0-9a-f]{4}:)/.test(text)) return;
     const bdf = set.size < 512 ? findBdf(text) : null;
     if (bdf === null) return;
     set.add(bdf);
