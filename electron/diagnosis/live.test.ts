@@ -49,6 +49,10 @@ describe("a healthy node", () => {
   });
 });
 
+it("a driver that loaded in the end has no fault left of earlier attempts", () => {
+  expect(told(node({ kernel_log: `[ 9.1] dma_engine: disagrees about version of symbol module_layout\n${HEALTHY.kernel_log}` }))).toEqual([]);
+});
+
 describe("the lab's faults, each named first", () => {
   const gone = "ls: cannot access '/dev/dma_device': No such file or directory\n";
   const noModule = HEALTHY.modules!.replace(/dma_engine .*\n/, "");
@@ -62,6 +66,7 @@ describe("the lab's faults, each named first", () => {
     ["module not loaded", { modules: noModule, dma_device: gone }, "driver.not_loaded"],
     ["module missing on the disk", { modules: noModule, dma_device: gone, module_files: "", module_info: "modinfo: ERROR: Module dma_engine not found.\n" }, "driver.not_installed"],
     ["module for another kernel", { modules: noModule, dma_device: gone, module_info: "vermagic:       6.1.0-057-amd64 SMP preempt mod_unload modversions \n", kernel_log: "[ 99.1] dma_engine: disagrees about version of symbol module_layout\n" }, "module.vermagic_mismatch"],
+    ["module gone after one of another kernel", { modules: noModule, dma_device: gone, module_files: "", module_info: "modinfo: ERROR: Module dma_engine not found.\n", kernel_log: "[ 99.1] dma_engine: disagrees about version of symbol module_layout\n" }, "driver.not_installed"],
     ["key rejected", { modules: noModule, dma_device: gone, kernel_log: "[ 99.1] Loading of module with unavailable key is rejected\n" }, "module.key_rejected"],
     ["node of a loaded module gone", { dma_device: gone }, "dma.channel_unavailable"],
     ["interface down", { ip_link: down, rdma_ports: HEALTHY.rdma_ports!.replace("4: ACTIVE", "1: DOWN").replace("5: LinkUp", "3: Disabled"), rdma_link: "link rxe0/1 state DOWN physical_state DISABLED netdev eth1 \n" }, "host.netdev_down"],

@@ -1,7 +1,7 @@
 import type { CollectedSources } from "./collect.js";
 import type { Scan } from "./scan.js";
 import type { SourceId } from "./sources.js";
-import type { Mend } from "./types.js";
+import type { Mend, Text } from "./types.js";
 
 /** A node as it was read, and what else the console knows of it. */
 export interface LiveNode {
@@ -48,18 +48,25 @@ function driver(scan: Scan, node: LiveNode): void {
   const isLoaded = loaded.some((l) => /^dma_engine\s/.test(l));
   const vermagic = info?.find((l) => l.startsWith("vermagic:"));
   const built = vermagic?.replace(/^vermagic:\s*/, "").split(" ")[0];
-  if (kernel && built && built !== kernel) {
-    scan.raise("module.vermagic_mismatch", { device: "dma_engine", params: { built, running: kernel }, lines: [{ source: "module_info", line: vermagic! }, { source: "kernel", line: kernel }], checked: [["modinfo of the file that modprobe would take.", "modprobe 将使用的文件的 modinfo。"]] });
-  }
   if (isLoaded) {
+    past(scan, ["The module is loaded now: this line is of an earlier attempt.", "模块现已加载：此日志来自之前的尝试。"]);
     const device = text(node, "dma_device");
     if (device !== undefined && /No such file/.test(device)) scan.raise("dma.channel_unavailable", { lines: [{ source: "dma_device", line: device.trim() }], checked: [["The module is loaded; udev did not make the node, or it was removed.", "模块已加载；udev 没有创建节点，或节点被删除。"]] });
     return;
   }
+  if (kernel && built && built !== kernel) {
+    scan.raise("module.vermagic_mismatch", { device: "dma_engine", params: { built, running: kernel }, lines: [{ source: "module_info", line: vermagic! }, { source: "kernel", line: kernel }], checked: [["modinfo of the file that modprobe would take.", "modprobe 将使用的文件的 modinfo。"]] });
+  }
   const here = files && kernel ? files.some((f) => f.startsWith(`/lib/modules/${kernel}/`)) : undefined;
   if (here === false || (here === undefined && info && !vermagic)) {
+    past(scan, ["No such module file is there now: this line is of an earlier attempt.", "现在没有该模块文件：此日志来自之前的尝试。"]);
     scan.raise("driver.not_installed", { lines: [{ source: "module_files", line: files && files.length > 0 ? files.slice(0, 3).join(" ") : `no dma_engine.ko under /lib/modules/${kernel ?? ""}` }], checked: [["lsmod, and the module files of every kernel.", "lsmod 以及所有内核的模块文件。"]] });
   } else scan.raise("driver.not_loaded", { lines: [{ source: "modules", line: "lsmod lists no dma_engine" }] });
+}
+
+/** What the log says of earlier attempts to load the driver is no fault of now. */
+function past(scan: Scan, why: Text): void {
+  for (const g of scan.groups.values()) if (g.class.startsWith("module.") && g.device === "dma_engine" && g.class !== "module.taint") { g.severity = "info"; g.checked.push(why); }
 }
 
 /** The node must be 0660 root:stepccl: open to ranks, and to nobody else. A closed one is found by the watcher of `ls -l`. */
@@ -231,7 +238,7 @@ function peers(scan: Scan, node: LiveNode): void {
     const answers = p.lossPercent !== null && p.lossPercent < 100;
     if (answers && p.tcpStatus === TIMED_OUT) scan.raise("host.firewall", { lines: show, params: { proved: 1, peer: p.peer, network: `${p.peer}/32` }, meaning: ["echoes come back, TCP is dropped", "ping 有应答，而 TCP 被丢弃"], checked: [["Echo requests pass on the same path.", "同一路径上的 ping 正常。"]] });
     // A handful out of sixty may be a busy machine; a lossy link loses more, and in each direction.
-    if (answers && p.lossPercent! > 0) scan.raise("rdma.packet_loss_counters", { device: p.peer, lines: show.slice(0, 1), severity: p.lossPercent! > 5 ? "high" : "low", params: { lossPercent: p.lossPercent!, peer: p.peer }, meaning: [`${p.lossPercent} % of the echoes to ${p.peer} were lost`, `到 ${p.peer} 的 ping 丢失 ${p.lossPercent} %`] });
+    if (answers && p.lossPercent! > 0) scan.raise("rdma.packet_loss_counters", { device: p.peer, lines: show.slice(0, 1), severity: p.lossPercent! > 5 ? "high" : p.lossPercent! >= 3 ? "medium" : "low", params: { lossPercent: p.lossPercent!, peer: p.peer }, meaning: [`${p.lossPercent} % of the echoes to ${p.peer} were lost`, `到 ${p.peer} 的 ping 丢失 ${p.lossPercent} %`] });
     if (answers && p.lossPercent! < 50 && p.fullFrame === false && p.tcpStatus !== TIMED_OUT) scan.raise("host.mtu", { lines: show, params: { peer: p.peer, mtu: p.mtu ?? 0, payload: (p.mtu ?? 1500) - 28 }, meaning: [`frames of ${p.mtu} bytes do not pass, small ones do`, `${p.mtu} 字节的帧无法通过，小帧可以`] });
   }
 }
