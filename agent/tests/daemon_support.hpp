@@ -3,6 +3,7 @@
 
 #include <signal.h>
 #include <fcntl.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -149,6 +150,7 @@ public:
 	{
 		const pid_t child = ::fork();
 		if (child == 0) {
+			::prctl(PR_SET_PDEATHSIG, SIGKILL); // A test that crashes leaves no daemon behind.
 			std::vector<char *> argv;
 			for (const std::string &arg : args)
 				argv.push_back(const_cast<char *>(arg.c_str()));

@@ -45,7 +45,8 @@ TEST_CASE("a run: its answer, its events, the resume of a subscription, its plac
 	CHECK(runs[0]["state"] == "succeeded");
 	CHECK(runs[0]["ended_at_ms"].is_number());
 	CHECK(later.result("run.stop", {{"run_id", "first"}}) == json{{"stopped", 0}});
-	for (const json &line : later.result("log.tail", {{"lines", 1000}})["lines"])
+	const json log = later.result("log.tail", {{"lines", 1000}});
+	for (const json &line : log["lines"])
 		CHECK(line.get<std::string>().find("abababab") == std::string::npos);
 }
 

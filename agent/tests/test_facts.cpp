@@ -54,7 +54,8 @@ void make_node(const TempDir &root)
 	put(rxe + "/ports/1/lid", "0x0\n");
 	put(rxe + "/ports/1/gids/0", "fe80:0000:0000:0000:5054:00ff:fe77:0001\n");
 	put(rxe + "/ports/1/gids/1", "0000:0000:0000:0000:0000:ffff:0a4d:0001\n");
-	put(rxe + "/ports/1/gids/10", "0000:0000:0000:0000:0000:0000:0000:0000\n");
+	for (int empty = 2; empty < 1024; empty++)
+		put(rxe + "/ports/1/gids/" + std::to_string(empty), "0000:0000:0000:0000:0000:0000:0000:0000\n");
 	put(rxe + "/ports/1/gid_attrs/types/0", "RoCE v2\n");
 	put(rxe + "/ports/1/gid_attrs/types/1", "RoCE v2\n");
 	put(rxe + "/ports/1/gid_attrs/ndevs/0", "eth1\n");
@@ -99,6 +100,7 @@ TEST_CASE("facts of a whole node")
 	REQUIRE(facts["rdma"].size() == 1);
 	const json &port = facts["rdma"][0]["ports"][0];
 	CHECK(facts["rdma"][0]["netdev"] == "eth1");
+	CHECK(facts["rdma"][0]["fw_version"] == nullptr);
 	CHECK(port["state"] == "active");
 	CHECK(port["phys_state"] == "LinkUp");
 	CHECK(port["link_layer"] == "ethernet");

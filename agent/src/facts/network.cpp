@@ -13,7 +13,7 @@ using nlohmann::json;
 namespace {
 
 constexpr int kArpHardwareLoopback = 772; // ARPHRD_LOOPBACK
-constexpr std::size_t kMaxGids = 256;
+constexpr std::size_t kMaxGids = 4096; // Soft-RoCE's table has 1,024 slots
 
 json numa_node(SysTree &tree, const std::string &device)
 {
@@ -186,9 +186,12 @@ json rdma_facts(SysTree &tree)
 				ports.push_back(port_facts(tree, base, *number));
 		}
 		json netdev = rdma_netdev(tree, base, ports);
+		auto firmware = tree.text(base + "/fw_ver");
+		if (firmware && firmware->empty())
+			firmware.reset(); // Soft-RoCE has none.
 		devices.push_back({{"name", printable(name, 64)},
 				   {"node_guid", or_null(tree.text(base + "/node_guid"))},
-				   {"fw_version", or_null(tree.text(base + "/fw_ver"))},
+				   {"fw_version", or_null(firmware)},
 				   {"netdev", std::move(netdev)},
 				   {"driver", or_null(tree.link_name(base + "/device/driver"))},
 				   {"pci", or_null(tree.pci_address(base + "/device"))},
