@@ -11,6 +11,8 @@ import { WATCHERS, type Watcher } from "./watch/index.js";
 const MAX_GROUPS = 4000;
 const EVIDENCE_PER_GROUP = 4;
 const DETAILED_HITS = 32;
+/** What is decoded in one go: the text of a file of gigabytes never stands in memory as a whole. */
+const CHUNK_BYTES = 1 << 20;
 const SEVERITY_RANK: Record<Severity, number> = { info: 0, low: 1, medium: 2, high: 3, critical: 4 };
 
 export function worse(a: Severity, b: Severity): Severity {
@@ -66,12 +68,16 @@ export class Scan {
   #order = 0;
   readonly #signatureStamp = new Int32Array(compiled.length);
   readonly #watchersCalled = new Map<Watcher, number>();
+  readonly #candidates: number[] = [];
   #generation = 0;
 
   /** Reads one source. `chunks` may come in pieces of any size. */
   read(name: string, chunks: Iterable<Uint8Array | string>, host: string | null = null): void {
     const normaliser = this.#open(name, host);
-    for (const chunk of chunks) if (typeof chunk === "string") normaliser.pushText(chunk); else normaliser.push(chunk);
+    for (const chunk of chunks) {
+      if (typeof chunk === "string") normaliser.pushText(chunk);
+      else for (let at = 0; at < chunk.length; at += CHUNK_BYTES) normaliser.push(chunk.subarray(at, at + CHUNK_BYTES));
+    }
     this.#close(normaliser);
   }
 
@@ -109,7 +115,10 @@ export class Scan {
     const generation = ++this.#generation;
     const watchersCalled = this.#watchersCalled;
     let lower: string | null = null;
-    const signatures: number[] = [];
+    const stamp = this.#signatureStamp;
+    const hits = this.#hitThisRecord;
+    const signatures = this.#candidates;
+    signatures.length = 0;
     let failure = false;
     for (const index of found) {
       failure ||= literalIsFailure[index]!;
@@ -118,17 +127,20 @@ export class Scan {
         watchersCalled.set(watcher, generation);
         watcher.line!(this, record, text);
       }
-      for (const id of literalSignatures[index]!) {
-        if (this.#signatureStamp[id] === generation) continue;
-        this.#signatureStamp[id] = generation;
-        signatures.push(id);
+      const ids = literalSignatures[index]!;
+      for (let k = 0; k < ids.length; k++) {
+        const id = ids[k]!;
+        if (stamp[id] === generation) continue;
+        stamp[id] = generation;
+        // In the order of the rule files, so that a class's own wording wins over a general one.
+        let at = signatures.length;
+        while (at > 0 && signatures[at - 1]! > id) { signatures[at] = signatures[at - 1]!; at--; }
+        signatures[at] = id;
       }
     }
-    // In the order of the rule files, so that a class's own wording wins over a general one.
-    if (signatures.length > 1) signatures.sort((a, b) => a - b);
-    for (const id of signatures) {
-      const { rule, sig } = compiled[id]!;
-      if (this.#hitThisRecord.has(rule.id)) continue;
+    for (let k = 0; k < signatures.length; k++) {
+      const { rule, sig } = compiled[signatures[k]!]!;
+      if (hits.size > 0 && hits.has(rule.id)) continue;
       if (sig.all || sig.not) {
         lower ??= text.toLowerCase();
         if (sig.all && !sig.all.every((l) => lower!.includes(l))) continue;
@@ -175,7 +187,10 @@ export class Scan {
     this.#hitThisRecord.add(cls);
     const rule = ruleOf(cls);
     const text = record.text;
-    const named = options.device === undefined ? findBdf(text) ?? findRdmaDevice(text) : options.device;
+    const last = this.#lastGroup;
+    // In a flood of one fault of the whole node, whose line it is does not matter any more.
+    const flood = rule.perNode === true && last !== null && last.class === cls && last.host === record.host && last.hits > DETAILED_HITS;
+    const named = flood ? null : options.device === undefined ? findBdf(text) ?? findRdmaDevice(text) : options.device;
     const device = named === null ? null : canonical(cls, named);
     const group = this.#group(cls, rule.perNode ? null : groupKey(cls, device), record.host, options.severity ?? rule.severity);
     if (device !== null && group.devices.size < 64) group.devices.add(device);

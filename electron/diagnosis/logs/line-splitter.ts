@@ -1,3 +1,4 @@
+import { isAscii } from "node:buffer";
 import { detectEncoding, type Encoding } from "./decode-text.js";
 
 /** Longest part of a line that is looked at; what follows is counted and dropped. */
@@ -15,6 +16,7 @@ export class LineSplitter {
   #carry = "";
   #lineNumber = 1;
   #skipping = false;
+  #waiting = false;
   /** Characters left out because their line was too long. */
   droppedChars = 0;
   readonly #onLine: OnLine;
@@ -32,7 +34,13 @@ export class LineSplitter {
       this.#encoding ??= detectEncoding(bytes);
       this.#decoder = new TextDecoder(this.#encoding, { fatal: false, ignoreBOM: false });
     }
+    // Logs are ASCII for the most part, and that needs no decoding; only a character cut in two is kept waiting by the decoder.
+    if (this.#encoding === "utf-8" && !this.#waiting && isAscii(bytes)) {
+      this.pushText(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString("latin1"));
+      return;
+    }
     this.pushText(this.#decoder.decode(bytes, { stream: true }));
+    this.#waiting = bytes[bytes.length - 1]! >= 0x80;
   }
 
   pushText(text: string): void {
