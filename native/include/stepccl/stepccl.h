@@ -25,15 +25,11 @@
 #define STEPCCL_API
 #endif
 
-/* The enumerations below are ints in C and in C++, so that a number outside one is an error to report and not
- * undefined behaviour. */
 #ifdef __cplusplus
 #define STEPCCL_NOEXCEPT noexcept
-#define STEPCCL_INT_ENUM : int
 extern "C" {
 #else
 #define STEPCCL_NOEXCEPT
-#define STEPCCL_INT_ENUM
 #endif
 
 /* ------------------------------------------------------------------------ */

@@ -12,8 +12,13 @@
 
 #include <stdint.h>
 
+/* Enumerations are ints in C and in C++, so that a number outside one is an error to report and not undefined
+ * behaviour. */
 #ifdef __cplusplus
+#define STEPCCL_INT_ENUM : int
 extern "C" {
+#else
+#define STEPCCL_INT_ENUM
 #endif
 
 /* ------------------------------------------------------------------------ */
@@ -41,7 +46,7 @@ extern "C" {
 #define STEPCCL_RING_FLOWS 256u
 #define STEPCCL_RING_OP_SLOTS 1024u
 
-enum stepccl_transport {
+enum stepccl_transport STEPCCL_INT_ENUM {
 	STEPCCL_TRANSPORT_NONE = 0,
 	STEPCCL_TRANSPORT_SHM = 1,
 	STEPCCL_TRANSPORT_TCP = 2,
@@ -50,7 +55,7 @@ enum stepccl_transport {
 	STEPCCL_TRANSPORT_GPU_PEER = 5, /* NVLink or PCIe peer copies */
 };
 
-enum stepccl_op_state {
+enum stepccl_op_state STEPCCL_INT_ENUM {
 	STEPCCL_OP_STARTED = 1,
 	STEPCCL_OP_COMPLETED = 2,
 	STEPCCL_OP_FAILED = 3,
