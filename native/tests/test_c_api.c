@@ -19,13 +19,15 @@ int main(void)
 	stepccl_unique_id_t id;
 	stepccl_comm_t comm = NULL;
 	stepccl_config_t config = STEPCCL_CONFIG_INIT;
-	stepccl_comm_info_t info = { (uint32_t)sizeof(info), 0, 0, 0, 0, 0, 0, 0, 0, 0 };
+	stepccl_comm_info_t info;
 	stepccl_call_t call = STEPCCL_CALL_INIT;
 	double x = 2.5;
 	double y = 0;
 
 	snprintf(version, sizeof(version), "%d.%d.%d", STEPCCL_VERSION_MAJOR, STEPCCL_VERSION_MINOR, STEPCCL_VERSION_PATCH);
 	failures += check(strcmp(version, stepccl_version()) == 0, "version");
+	memset(&info, 0, sizeof(info));
+	info.size = (uint32_t)sizeof(info);
 	config.telemetry_dir = "";
 	failures += check(config.ib_gid_index == -1, "config's initialiser");
 	failures += check(stepccl_unique_id_create("127.0.0.1", &id) == STEPCCL_SUCCESS, "unique id");

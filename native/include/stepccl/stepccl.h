@@ -156,6 +156,22 @@ typedef enum stepccl_algorithm STEPCCL_INT_ENUM {
 } stepccl_algorithm_t;
 #define STEPCCL_ALGORITHM_COUNT 14
 
+/* What fp32 sums travel as. Sums are still computed in fp32, from the rounded parts. */
+typedef enum stepccl_compression STEPCCL_INT_ENUM {
+	STEPCCL_COMPRESSION_DEFAULT = 0, /* the communicator's */
+	STEPCCL_COMPRESSION_NONE = 1,
+	STEPCCL_COMPRESSION_BFLOAT16 = 2,
+	STEPCCL_COMPRESSION_FLOAT16 = 3,
+} stepccl_compression_t;
+#define STEPCCL_COMPRESSION_COUNT 4
+
+typedef enum stepccl_priority STEPCCL_INT_ENUM {
+	STEPCCL_PRIORITY_NORMAL = 0,
+	STEPCCL_PRIORITY_HIGH = 1,
+	STEPCCL_PRIORITY_LOW = 2,
+} stepccl_priority_t;
+#define STEPCCL_PRIORITY_LEVELS 3
+
 /* A set of transports: bits STEPCCL_TRANSPORT_BIT(enum stepccl_transport). 0 = the library chooses. */
 #define STEPCCL_TRANSPORT_BIT(transport) (1u << (unsigned)(transport))
 
@@ -203,7 +219,7 @@ typedef struct stepccl_config {
 	uint32_t size;           /* sizeof(stepccl_config_t) */
 	uint32_t timeout_ms;     /* of init, and how long an operation may make no progress; 0 = STEPCCL_TIMEOUT_MS, else 30000 */
 	uint32_t transports;     /* STEPCCL_TRANSPORT_BIT set; 0 = STEPCCL_TRANSPORT, else by topology. Rank 0's counts */
-	uint32_t algorithm;      /* stepccl_algorithm_t; AUTO = STEPCCL_ALGO, else by the cost model. Rank 0's counts */
+	uint32_t algorithm;      /* stepccl_algorithm_t; AUTO = STEPCCL_ALGO (or NCCL_ALGO), else by the cost model. Rank 0's counts */
 	uint32_t chunk_bytes;    /* largest message; 0 = 262144. Rank 0's counts */
 	uint32_t pipeline_depth; /* chunks in flight; 0 = 4. The daemon's control page wins */
 	const char *telemetry_dir; /* NULL = STEPCCL_TELEMETRY_DIR, else STEPCCL_RING_DIR; "" = no telemetry */
@@ -212,9 +228,20 @@ typedef struct stepccl_config {
 	const char *ib_hca;        /* NULL = STEPCCL_IB_HCA, NCCL_IB_HCA, else the device of the data address */
 	int32_t ib_gid_index;      /* -1 = STEPCCL_IB_GID_INDEX, NCCL_IB_GID_INDEX, else RoCE v2 of the data address */
 	uint32_t heartbeat_timeout_ms; /* silence that counts as death; 0 = STEPCCL_HEARTBEAT_TIMEOUT_MS, else 10000; UINT32_MAX = never. Rank 0's counts */
+	/* Since the first published version: */
+	const char *calibration_file; /* what stepccl-perf --calibrate wrote; NULL = STEPCCL_CALIBRATION_FILE; "" = none. Rank 0's counts */
+	uint64_t fusion_bytes;     /* asynchronous all_reduces of one type and reduction are collected up to this size; 0 =
+				    * STEPCCL_FUSION_BYTES, else none are. Rank 0's counts. See stepccl_request_wait */
+	uint64_t page_bytes;       /* operations above it move page by page; 0 = STEPCCL_PAGE_BYTES, else no paging. Rank 0's counts */
+	uint32_t prefetch_depth;   /* pages in flight; 0 = 2. Rank 0's counts */
+	uint32_t compression;      /* stepccl_compression_t; 0 = STEPCCL_COMPRESSION, else none. Rank 0's counts */
+	uint32_t priority_levels;  /* 1..STEPCCL_PRIORITY_LEVELS data paths that do not wait for each other; 0 = 1. Rank 0's counts */
+	uint32_t bandwidth_MBps;   /* what this rank may send while an operation of higher priority runs in this process, decimal
+				    * megabytes a second; 0 = STEPCCL_BANDWIDTH_MBPS, else no limit */
 } stepccl_config_t;
 
-#define STEPCCL_CONFIG_INIT { (uint32_t)sizeof(stepccl_config_t), 0, 0, 0, 0, 0, 0, 0, 0, 0, -1, 0 }
+#define STEPCCL_CONFIG_INIT \
+	{ (uint32_t)sizeof(stepccl_config_t), 0, 0, 0, 0, 0, 0, 0, 0, 0, -1, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /*
  * Joins as one of world_size ranks (1..4096) and returns when all have joined. Every rank passes the same id and
@@ -229,9 +256,39 @@ STEPCCL_API stepccl_result_t stepccl_comm_init_rank(stepccl_comm_t *comm, uint32
 						    const stepccl_config_t *config) STEPCCL_NOEXCEPT;
 
 /*
+ * Makes a communicator of the ranks that pass the same color, ordered by key and then by rank. A collective
+ * call of all ranks of comm; a negative color takes part and gets *out = NULL. The new communicator has connections
+ * and a secret of its own, derived from its parent's; the two live and die apart. config may be NULL: the parent's.
+ * Errors: those of stepccl_comm_init_rank and of an operation on comm.
+ */
+STEPCCL_API stepccl_result_t stepccl_comm_split(stepccl_comm_t comm, int32_t color, int32_t key, const stepccl_config_t *config,
+						stepccl_comm_t *out) STEPCCL_NOEXCEPT;
+
+/*
+ * Chunks in flight from the next operation on, 1..256; 0 = as configured. A local matter: ranks may differ. The
+ * daemon's control page wins. Errors: INVALID_ARGUMENT.
+ */
+STEPCCL_API stepccl_result_t stepccl_comm_set_pipeline_depth(stepccl_comm_t comm, uint32_t depth) STEPCCL_NOEXCEPT;
+
+/*
+ * Measures the latency between neighbours and sets the depth by it: 4 below 5 us, 8 above 20 us; in between 4, 6 and 8
+ * are tried and the fastest is kept. A collective call. depth and latency_us (one way, of the slowest pair) may be NULL.
+ * Errors: those of an operation.
+ */
+STEPCCL_API stepccl_result_t stepccl_comm_tune_pipeline_depth(stepccl_comm_t comm, uint32_t *depth, double *latency_us) STEPCCL_NOEXCEPT;
+
+/*
+ * From the next operation on, operations above page_bytes move page by page with prefetch_depth pages in flight
+ * (0 = 2); page_bytes 0 ends paging. All ranks must pass the same. The daemon's control page does not change it.
+ * Errors: INVALID_ARGUMENT (below 4096, or above 64 pages), INVALID_USAGE (an operation runs).
+ */
+STEPCCL_API stepccl_result_t stepccl_comm_enable_paging(stepccl_comm_t comm, uint64_t page_bytes, uint32_t prefetch_depth) STEPCCL_NOEXCEPT;
+
+/*
  * Leaves and frees. On a healthy communicator it first waits, up to the timeout, until every rank leaves,
  * so that nobody mistakes an ordinary end for a death. The handle is invalid afterwards, whatever is returned.
- * INVALID_USAGE, and the handle stays valid, while an operation runs in another thread: abort first.
+ * INVALID_USAGE, and the handle stays valid, while an operation runs in another thread (abort first) or has not been
+ * waited for. Requests of the communicator stay valid until they are freed.
  */
 STEPCCL_API stepccl_result_t stepccl_comm_destroy(stepccl_comm_t comm) STEPCCL_NOEXCEPT;
 
@@ -252,7 +309,12 @@ typedef struct stepccl_comm_info {
 	uint32_t state;           /* stepccl_result_t: SUCCESS while the communicator is usable */
 	uint32_t last_algorithm;  /* stepccl_algorithm_t of the last operation */
 	uint32_t telemetry;       /* 1 when operations are published to a ring */
-	uint32_t reserved;
+	uint32_t pipeline_depth;  /* of the next operation */
+	/* Since the first published version: */
+	uint64_t fused_operations; /* that travelled together with others */
+	uint64_t page_bytes;       /* 0 = no paging */
+	uint64_t held_bytes;       /* of scratch and staging memory */
+	double last_compression_error; /* of the last compressed operation: largest |rounded - exact| of this rank's part */
 } stepccl_comm_info_t;
 
 /* Fills *info; may be called from any thread. Errors: INVALID_ARGUMENT. */
@@ -276,36 +338,10 @@ typedef struct stepccl_error_info {
  */
 STEPCCL_API stepccl_result_t stepccl_last_error(stepccl_comm_t comm, stepccl_error_info_t *info) STEPCCL_NOEXCEPT;
 
-/* ------------------------------------------------------------------------ */
-/* Operations                                                                */
-/* ------------------------------------------------------------------------ */
-
-/* What one call wants differently from its communicator. All ranks pass the same algorithm. */
-typedef struct stepccl_call {
-	uint32_t size;       /* sizeof(stepccl_call_t) */
-	uint32_t timeout_ms; /* 0 = the communicator's */
-	uint32_t algorithm;  /* stepccl_algorithm_t; AUTO = the communicator's */
-	uint32_t reserved;
-} stepccl_call_t;
-
-#define STEPCCL_CALL_INIT { (uint32_t)sizeof(stepccl_call_t), 0, 0, 0 }
-
-/*
- * recv[i] on every rank = reduction over ranks of send[i], i < count. Host memory. In place when
- * send == recv; other overlaps are refused. Blocks until this rank's part is done; both buffers may be used again
- * then. The result has the same bits on every rank and in every run with the same world size, algorithm and
- * chunk size. One operation at a time per communicator. call may be NULL.
- * Buffers must be aligned to the datatype; NULL is allowed when count is 0.
- * Errors: INVALID_ARGUMENT, INVALID_USAGE, UNSUPPORTED, PEER_*, TIMEOUT, MISMATCH, ABORTED, OUT_OF_MEMORY,
- * MEMLOCK, TRANSPORT_*. After any error but INVALID_* and UNSUPPORTED recv is undefined and the communicator is
- * unusable: every rank learns of it.
- */
-STEPCCL_API stepccl_result_t stepccl_all_reduce(stepccl_comm_t comm, const void *send, void *recv, size_t count,
-						stepccl_datatype_t datatype, stepccl_redop_t redop,
-						const stepccl_call_t *call) STEPCCL_NOEXCEPT;
-
 #ifdef __cplusplus
 } /* extern "C" */
 #endif
+
+#include "stepccl/operations.h"
 
 #endif /* STEPCCL_STEPCCL_H */

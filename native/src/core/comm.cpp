@@ -189,7 +189,7 @@ void Comm::query(stepccl_comm_info_t& info) const {
   info.state = static_cast<std::uint32_t>(control_->failed() ? control_->failure().code : STEPCCL_SUCCESS);
   info.last_algorithm = last_algorithm_.load(std::memory_order_relaxed);
   info.telemetry = ring_.is_open() ? 1 : 0;
-  info.reserved = 0;
+  info.pipeline_depth = settings_.pipeline_depth;
 }
 
 void Comm::set_last_error(const Error& error) {
