@@ -18,7 +18,7 @@ namespace stepccl::bootstrap {
 
 static_assert(std::endian::native == std::endian::little, "messages are copied as they stand in memory");
 
-constexpr std::uint16_t kProtocolVersion = 1;
+constexpr std::uint16_t kProtocolVersion = 2;
 constexpr std::uint32_t kHelloMagic = 0x31424353u;      // "SCB1"
 constexpr std::uint32_t kChallengeMagic = 0x32424353u;  // "SCB2"
 constexpr std::uint32_t kWelcomeMagic = 0x33424353u;    // "SCB3"
@@ -107,8 +107,10 @@ struct JobSettings {
   std::uint32_t algorithm = 0;
   std::uint32_t chunk_bytes = 0;
   std::uint32_t heartbeat_timeout_ms = 0;
+  // core/engine_settings.hpp: how operations are chosen and run.
+  std::array<std::byte, 8176> engine{};
 };
-static_assert(sizeof(JobSettings) == 16);
+static_assert(sizeof(JobSettings) == 8192);
 
 // One call of a collective, as all ranks must make it.
 struct Call {

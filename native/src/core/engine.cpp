@@ -200,7 +200,8 @@ Status Comm::execute(Operation& operation) {
   std::size_t begun = 0;
   for (transport::Transport* transport : operation.transports) {
     ++begun;
-    status = transport->begin(tag, regions);
+    transport->use_tag(tag);
+    status = transport->begin(regions);
     if (!status.ok()) break;
   }
   if (status.ok()) status = drive(operation, schedule, buffers);

@@ -54,6 +54,7 @@ struct Connection {
     std::byte* data = nullptr;
     std::size_t bytes = 0;
     std::uint32_t step = 0;
+    OperationTag tag;
   };
   std::deque<Message> sends;            // wait for clearance
   std::deque<Message> receives;         // wait for a free slot
@@ -107,8 +108,7 @@ class RdmaTransport final : public Transport {
     return {};
   }
 
-  Status begin(const OperationTag& tag, std::span<const Region> regions) override {
-    tag_ = tag;
+  Status begin(std::span<const Region> regions) override {
     for (const Region& region : regions) {
       if (region.lasting && lasting_.contains(region.data)) continue;
       auto mr = device_->register_memory(region.data, region.bytes);
@@ -134,13 +134,13 @@ class RdmaTransport final : public Transport {
 
   Status post_send(std::uint32_t peer, std::span<const std::byte> data, std::uint32_t step) override {
     Connection& connection = *connections_.at(peer);
-    connection.sends.push_back({const_cast<std::byte*>(data.data()), data.size(), step});
+    connection.sends.push_back({const_cast<std::byte*>(data.data()), data.size(), step, tag_});
     return push(connection);
   }
 
   Status post_recv(std::uint32_t peer, std::span<std::byte> data, std::uint32_t step) override {
     Connection& connection = *connections_.at(peer);
-    connection.receives.push_back({data.data(), data.size(), step});
+    connection.receives.push_back({data.data(), data.size(), step, tag_});
     return push(connection);
   }
 
@@ -286,7 +286,7 @@ class RdmaTransport final : public Transport {
     if (!mr.ok()) return mr.take_error();
     const std::uint32_t slot = connection.clearances_sent % kSlots;
     ClearToSend& record = connection.fifo->outbox[slot];
-    record = {reinterpret_cast<std::uint64_t>(message.data), message.bytes, mr.value()->rkey, connection.clearances_sent + 1, tag_.sequence, tag_.signature};
+    record = {reinterpret_cast<std::uint64_t>(message.data), message.bytes, mr.value()->rkey, connection.clearances_sent + 1, message.tag.sequence, message.tag.signature};
     const auto* bytes = reinterpret_cast<const std::byte*>(&record);
     Status status = write(connection, bytes, sizeof record, connection.fifo_mr.get(), connection.remote.fifo_address + slot * sizeof record,
                           connection.remote.fifo_key, kClearToSendBit | (connection.clearances_sent & ~kClearToSendBit), work_id(Work::clear_to_send, 0));
@@ -301,7 +301,7 @@ class RdmaTransport final : public Transport {
     const Connection::Message message = connection.sends.front();
     const ClearToSend record = connection.fifo->inbox[connection.messages_sent % kSlots];
     if (record.number != connection.messages_sent + 1) return broken(connection, STEPCCL_ERROR_PROTOCOL, "a clearance came out of step");
-    if (OperationTag{record.sequence, record.signature} != tag_ || record.bytes != message.bytes) {
+    if (OperationTag{record.sequence, record.signature} != message.tag || record.bytes != message.bytes) {
       return broken(connection, STEPCCL_ERROR_MISMATCH, "its clearance belongs to another call");
     }
     auto mr = registration_of(connection, message.data, message.bytes);
@@ -354,7 +354,6 @@ class RdmaTransport final : public Transport {
   telemetry::RingWriter& ring_;
   RdmaOptions options_;
   std::unique_ptr<OpenDevice> device_;  // declared before what belongs to it
-  OperationTag tag_;
   std::map<const std::byte*, Verbs<ibv_mr>> lasting_;
   std::vector<Verbs<ibv_mr>> passing_;
   std::map<std::uint32_t, std::unique_ptr<Connection>> connections_;

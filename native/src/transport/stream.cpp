@@ -30,6 +30,7 @@ struct Receive {
   std::span<std::byte> data;
   std::size_t done = 0;  // of the data
   std::uint32_t step = 0;
+  OperationTag tag;
 };
 
 }  // namespace
@@ -58,10 +59,7 @@ Status StreamTransport::connect(std::uint32_t peer, Deadline deadline) {
   return {};
 }
 
-Status StreamTransport::begin(const OperationTag& tag, std::span<const Region>) {
-  tag_ = tag;
-  return {};
-}
+Status StreamTransport::begin(std::span<const Region>) { return {}; }
 
 void StreamTransport::end() noexcept {
   for (auto& [peer, channel] : channels_) {
@@ -80,7 +78,7 @@ Status StreamTransport::post_send(std::uint32_t peer, std::span<const std::byte>
 
 Status StreamTransport::post_recv(std::uint32_t peer, std::span<std::byte> data, std::uint32_t step) {
   Channel& channel = *channels_.at(peer);
-  channel.receives.push_back({data, 0, step});
+  channel.receives.push_back({data, 0, step, tag_});
   channel.show_depth();
   return {};
 }
@@ -161,7 +159,7 @@ Status StreamTransport::read_some(Channel& channel, std::vector<std::uint32_t>& 
     receive.done += got.value() - to_header;
     if (to_header != 0 && channel.header_done == sizeof header) {
       if (header.magic != kMessageMagic) return broken(channel, Error{STEPCCL_ERROR_PROTOCOL, -1, {}, {}, "the stream is out of step"});
-      if (OperationTag{header.sequence, header.signature} != tag_ || header.bytes != receive.data.size()) {
+      if (OperationTag{header.sequence, header.signature} != receive.tag || header.bytes != receive.data.size()) {
         return broken(channel, Error{STEPCCL_ERROR_MISMATCH, -1, {}, {}, "its message belongs to another call"});
       }
     }

@@ -30,7 +30,7 @@ class StreamTransport : public Transport {
   StreamTransport(bootstrap::ControlPlane& control, telemetry::RingWriter& ring) : control_(control), ring_(ring) {}
 
   [[nodiscard]] Status connect(std::uint32_t peer, Deadline deadline) override;
-  [[nodiscard]] Status begin(const OperationTag& tag, std::span<const Region> regions) override;
+  [[nodiscard]] Status begin(std::span<const Region> regions) override;
   void end() noexcept override;
   [[nodiscard]] Status post_send(std::uint32_t peer, std::span<const std::byte> data, std::uint32_t step) override;
   [[nodiscard]] Status post_recv(std::uint32_t peer, std::span<std::byte> data, std::uint32_t step) override;
@@ -49,8 +49,6 @@ class StreamTransport : public Transport {
   [[nodiscard]] Status write_some(Channel& channel, std::vector<std::uint32_t>& finished, bool& moved);
   [[nodiscard]] Status read_some(Channel& channel, std::vector<std::uint32_t>& finished, bool& moved);
   [[nodiscard]] Error broken(Channel& channel, Error error);
-
-  OperationTag tag_;
 };
 
 }  // namespace stepccl::transport

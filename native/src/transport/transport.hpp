@@ -44,10 +44,12 @@ class Transport {
   // Every rank has come as far as this one: what was only needed to find each other may go.
   virtual void all_connected() noexcept {}
 
-  // Brackets one operation. Between them posts are allowed; after an error end() still has to be called, and
-  // then nothing touches the regions any more.
-  [[nodiscard]] virtual Status begin(const OperationTag& tag, std::span<const Region> regions) = 0;
+  // Brackets one or more operations. Between them posts are allowed and begin() may be called again to add regions;
+  // after an error end() still has to be called, and then nothing touches any of the regions any more.
+  [[nodiscard]] virtual Status begin(std::span<const Region> regions) = 0;
   virtual void end() noexcept = 0;
+  // What the messages posted from now on belong to. Posts of several operations may stand in one queue.
+  void use_tag(const OperationTag& tag) noexcept { tag_ = tag; }
   // A lasting region is about to be freed.
   virtual void forget(const std::byte* data) noexcept { (void)data; }
   // Whether begin() does costly work per region, so that small operations go better through lasting memory.
@@ -62,6 +64,9 @@ class Transport {
 
   // Called before sleeping in the poller: false when something has come meanwhile and progress() must run again.
   [[nodiscard]] virtual Expected<bool> may_sleep() = 0;
+
+ protected:
+  OperationTag tag_;
 };
 
 // The epoll set that a communicator's thread sleeps in. Edge-triggered.
