@@ -38,7 +38,7 @@ extern "C" {
 
 /*
  * The number is the stable code: STEPCCL_ERROR_TIMEOUT is R203. 1xx the call, 2xx the other ranks,
- * 3xx joining a job, 4xx this machine, 5xx a transport, 9xx the library itself.
+ * 3xx joining a job, 4xx this machine, 5xx a transport, 6xx a GPU, 9xx the library itself.
  */
 typedef enum stepccl_result STEPCCL_INT_ENUM {
 	STEPCCL_SUCCESS = 0,
@@ -68,6 +68,13 @@ typedef enum stepccl_result STEPCCL_INT_ENUM {
 
 	STEPCCL_ERROR_TRANSPORT_UNAVAILABLE = 501,
 	STEPCCL_ERROR_TRANSPORT_FAILED = 502,
+
+	STEPCCL_ERROR_NO_GPU = 601,
+	STEPCCL_ERROR_NO_PEER_ACCESS = 602,
+	STEPCCL_ERROR_DRIVER_TOO_OLD = 603,
+	STEPCCL_ERROR_WRONG_DEVICE = 604,
+	STEPCCL_ERROR_GPU_OUT_OF_MEMORY = 605,
+	STEPCCL_ERROR_CUDA = 606,
 
 	STEPCCL_ERROR_INTERNAL = 901,
 } stepccl_result_t;

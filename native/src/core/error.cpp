@@ -51,6 +51,16 @@ constexpr ResultRow kResults[] = {
      "Install or bring up what the message names, or choose another transport."},
     {STEPCCL_ERROR_TRANSPORT_FAILED, "R502", "transport_failed",
      "Check the link, the port state and the GID of both ranks that are named."},
+    {STEPCCL_ERROR_NO_GPU, "R601", "no_gpu",
+     "Check with nvidia-smi that the driver runs and shows the GPU, and that the runtime was built with USE_CUDA."},
+    {STEPCCL_ERROR_NO_PEER_ACCESS, "R602", "no_peer_access",
+     "Run the named ranks on GPUs of one host that reach each other (nvidia-smi topo -p2p r), or use host memory."},
+    {STEPCCL_ERROR_DRIVER_TOO_OLD, "R603", "driver_too_old", "Install the NVIDIA driver of CUDA 12.0 or later."},
+    {STEPCCL_ERROR_WRONG_DEVICE, "R604", "wrong_device",
+     "Give each rank its own GPU, and pass memory of that GPU (or pinned host memory with paging on)."},
+    {STEPCCL_ERROR_GPU_OUT_OF_MEMORY, "R605", "gpu_out_of_memory",
+     "Free GPU memory, raise the pool's share (hbm_cache_ratio), or turn paging on."},
+    {STEPCCL_ERROR_CUDA, "R606", "cuda", "See the CUDA call and error that the message names; dmesg shows the driver's Xid if the GPU failed."},
     {STEPCCL_ERROR_INTERNAL, "R901", "internal", "Report this with the message and the version."},
 };
 
