@@ -26,7 +26,7 @@ const began = performance.now();
 const scan = new Scan();
 scan.read("bench.log", chunks);
 const read = performance.now();
-const analysis = conclude(scan, "en");
+const analysis = conclude(scan);
 const ended = performance.now();
 const cpu = process.cpuUsage(cpuBefore);
 console.log(`lines ${analysis.lines}, ${(bytes / 1e6).toFixed(1)} MB, read in ${((read - began) / 1000).toFixed(2)} s, judged in ${((ended - read) / 1000).toFixed(2)} s, ${((cpu.user + cpu.system) / 1e6).toFixed(2)} s of CPU, ${Math.round(analysis.lines / ((ended - began) / 1000))} lines/s, ${analysis.findings.length} findings, rss ${Math.round(process.memoryUsage().rss / 1e6)} MB`);

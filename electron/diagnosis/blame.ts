@@ -154,7 +154,7 @@ export function orderOfBlame(scan: Scan): Group[] {
   for (const g of groups) {
     if (g.severity === "info") continue;
     const r = root(g, new Set());
-    if (r !== g) g.consequenceOf = r.class;
+    if (r !== g) g.consequenceOf = r;
   }
   const first = (g: Group): number => (g.consequenceOf === null ? 0 : 1);
   return groups.sort((a, b) => Number(a.severity === "info") - Number(b.severity === "info") || first(a) - first(b) || compareRoots(a, b));

@@ -1,13 +1,12 @@
-import type { DiagnosisView } from "../contract/index.js";
-import type { Collected, CollectedSources } from "./collect.js";
+import type { CollectedSources } from "./collect.js";
 import { analyse, analyseStreams, conclude, type Analysis } from "./engine.js";
 import { memberChecks, nodeChecks, type LiveNode } from "./live.js";
 import { ruleOf } from "./rules/index.js";
 import { Scan } from "./scan.js";
-import type { InputKind, Language } from "./types.js";
+import type { InputKind } from "./types.js";
 
 /** Judges what was read on one node, beside the others that were read in the same diagnosis. Pure. */
-export function judgeNode(node: LiveNode, others: readonly LiveNode[], language: Language = "en"): Analysis {
+export function judgeNode(node: LiveNode, others: readonly LiveNode[]): Analysis {
   const scan = new Scan();
   const kinds = new Map<InputKind, boolean>();
   for (const source of node.collected.values()) {
@@ -18,14 +17,14 @@ export function judgeNode(node: LiveNode, others: readonly LiveNode[], language:
     if (ok && !spec.valuesOnly) scan.read(spec.id, [source.text]);
   }
   for (const [kind, ok] of kinds) if (ok) scan.seen.add(kind);
-  const analysis = conclude(scan, language, (s) => {
+  const analysis = conclude(scan, (s) => {
     nodeChecks(s, node);
     memberChecks(s, node, others);
     settle(s);
   });
   // Only what was asked for and could not be read is worth a word here: nobody asked for a job's log.
   const cannotTell = analysis.cannotTell.filter((c) => ruleOf(c.class).needs.some((n) => kinds.get(n) === false) && !ruleOf(c.class).needs.some((n) => kinds.get(n) === true))
-    .map((c) => ({ class: c.class, missing: missingSources(node.collected, ruleOf(c.class).needs) }));
+    .map((c) => ({ ...c, missing: missingSources(node.collected, ruleOf(c.class).needs) }));
   return { ...analysis, findings: analysis.findings.filter((f) => f.class !== "none.healthy" && f.class !== "none.cause_not_in_log"), cannotTell };
 }
 
@@ -40,15 +39,11 @@ function missingSources(collected: CollectedSources, kinds: readonly InputKind[]
 }
 
 /** Sources that every console can judge without a node: pasted text, or files that were dropped in. */
-export function diagnoseFiles(files: readonly { name: string; bytes: Uint8Array }[], language: Language = "en"): Analysis {
-  return analyse(files.map((f) => ({ name: f.name, data: f.bytes })), language);
+export function diagnoseFiles(files: readonly { name: string; bytes: Uint8Array }[]): Analysis {
+  return analyse(files.map((f) => ({ name: f.name, data: f.bytes })));
 }
 
 /** The same for files that do not fit into memory. */
-export function diagnoseStreams(files: readonly { name: string; stream: AsyncIterable<Uint8Array> }[], language: Language = "en"): Promise<Analysis> {
-  return analyseStreams(files.map((f) => ({ name: f.name, data: f.stream })), language);
-}
-
-export function viewOf(nodeId: string, startedAtMs: number, sources: Iterable<Collected>, analysis: Analysis | null): DiagnosisView {
-  return { nodeId, startedAtMs, endedAtMs: null, state: "running", sources: [...sources].map((s) => s.view), findings: analysis?.findings ?? [], cannotTell: analysis?.cannotTell ?? [], error: null };
+export function diagnoseStreams(files: readonly { name: string; stream: AsyncIterable<Uint8Array> }[]): Promise<Analysis> {
+  return analyseStreams(files.map((f) => ({ name: f.name, data: f.stream })));
 }

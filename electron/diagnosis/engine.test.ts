@@ -28,9 +28,9 @@ describe("the cases", () => {
     const wrong = evaluate([{ ...c, expected: "gpu.xid_79" }, { ...cases.find((x) => x.expected === "gpu.xid_79")!, harmless: true }]);
     expect(wrong.summary).toMatchObject({ cases: 2, expected_first: 1, harmless_cases: 2, false_alarms: 1 });
   });
-  it("every finding of every case passes the contract, in both languages", () => {
-    for (const c of cases) for (const language of ["en", "zh-CN"] as const) {
-      for (const f of analyse(c.inputs.map((i) => ({ name: i.name, data: i.bytes })), language).findings) {
+  it("every finding of every case passes the contract", () => {
+    for (const c of cases) {
+      for (const f of analyse(c.inputs.map((i) => ({ name: i.name, data: i.bytes }))).findings) {
         FindingView.parse(f);
         expect(f.mend.every((m) => !/\{\w+\}/.test(m.command))).toBe(true);
       }
@@ -66,7 +66,7 @@ describe("blame and counting", () => {
   it("one cause, the rest folded under it", () => {
     const a = of("[ 10.0] pcieport 0000:80:03.1: DPC: containment event, status:0x1f01 source:0x0000\n[ 10.2] NVRM: Xid (PCI:0000:81:00): 79, GPU has fallen off the bus.\n[ 10.3] NVRM: Xid (PCI:0000:82:00): 74, NVLink: fatal error detected on link 1\n[ 10.4] NVRM: Xid (PCI:0000:82:00): 45, pid=1\n");
     expect(a.findings.filter((f) => f.consequenceOf === null).map((f) => f.class)).toEqual(["pcie.dpc"]);
-    expect(a.findings.slice(1).every((f) => f.consequenceOf === "pcie.dpc")).toBe(true);
+    expect(a.findings.slice(1).every((f) => f.consequenceOf === a.findings[0]!.id)).toBe(true);
   });
   it("a cause that was logged long after explains nothing", () => {
     const a = of("[ 10.0] mlx5_core 0000:3b:00.0: wait_func:1149:(pid 1): ACCESS_REG(0x805) timeout. Will cause a leak of a command resource\n[9000.0] pcieport 0000:80:03.1: DPC: containment event, status:0x1f01 source:0x0000\n");
@@ -81,7 +81,7 @@ describe("blame and counting", () => {
     const a = of("[ 1.0] DMAR: [DMA Write] Request device [06:00.0] fault addr 0 [fault reason 05] PTE Write access is not set\n[ 6.0] dmar_fault: 2474 callbacks suppressed\n[ 6.1] DMAR: [DMA Write] Request device [06:00.0] fault addr 0 [fault reason 05] x\n");
     expect(a.findings).toHaveLength(1);
     expect(a.findings[0]).toMatchObject({ count: 2476, first: { time: 1 }, last: { time: 6.1 } });
-    expect(a.findings[0]!.evidence[0]!.meaning).toContain("reason 05");
+    expect(a.findings[0]!.evidence[0]!.meaning?.en).toContain("reason 05");
   });
   it("the same fault on many devices is told once", () => {
     const a = of(Array.from({ length: 40 }, (_, i) => `[ ${i}.0] NVRM: Xid (PCI:0000:${(i + 1).toString(16).padStart(2, "0")}:00): 48, DBE`).join("\n"));
@@ -95,7 +95,7 @@ describe("blame and counting", () => {
   it("only consequences: the cause is not here, and that is said", () => {
     const a = of("n1:9:10 [0] misc/socket.cc:538 NCCL WARN Net : Connection closed by remote peer n2<43120>\n");
     expect(a.verdict).toBe("only_consequences");
-    expect(a.findings[0]!.checked.join(" ")).toContain("before this excerpt");
+    expect(a.findings[0]!.checked.map((c) => c.en).join(" ")).toContain("before this excerpt");
   });
   it("a failure of no known class is not called healthy", () => {
     const a = of("Traceback (most recent call last):\nRuntimeError: something nobody knows\n");
@@ -108,7 +108,7 @@ describe("blame and counting", () => {
   });
   it("names the inputs that were missing", () => {
     const missing = of("[ 1.0] usb 1-1: new device\n").cannotTell;
-    expect(missing).toContainEqual({ class: "gpu.ecc_remap_pending", missing: ["gpu"] });
+    expect(missing).toContainEqual({ class: "gpu.ecc_remap_pending", title: expect.anything(), missing: ["gpu"] });
     expect(missing.some((m) => m.class === "iommu.dmar_fault")).toBe(false);
   });
 });

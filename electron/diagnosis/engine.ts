@@ -1,8 +1,9 @@
-import type { DiagnosisView, FindingView } from "../contract/index.js";
+import { createHash } from "node:crypto";
+import type { CannotTellView, FindingView, Verdict, Words } from "../contract/index.js";
 import { orderOfBlame } from "./blame.js";
 import { ruleOf, RULES } from "./rules/index.js";
 import { Scan } from "./scan.js";
-import type { Group, InputKind, Language, Text } from "./types.js";
+import type { Evidence, Group, InputKind, Text } from "./types.js";
 import { WATCHERS } from "./watch/index.js";
 
 /** One source as given: the bytes of a file, or what a collector read. */
@@ -13,33 +14,11 @@ export interface Source {
   host?: string | null;
 }
 
-/**
- * A finding with what the page needs beyond the contract: the finding that explains it, times, device, what to look at next.
- * The contract's fields are all there, so it passes FindingView.
- */
-export interface Finding extends FindingView {
-  code: string;
-  host: string | null;
-  devices: string[];
-  /** Class of the finding that this one follows from; null for a root. */
-  consequenceOf: string | null;
-  first: { time: number; clock: string } | null;
-  last: { time: number; clock: string } | null;
-  causes: string[];
-  candidates: string[];
-}
-
-/**
- * cause_found: a root stands first. only_consequences: what was found follows from something outside what was read.
- * not_in_this_log: something failed and fits no class. harmless: only notes. healthy: nothing. nothing_read: no usable input.
- */
-export type Verdict = "cause_found" | "only_consequences" | "not_in_this_log" | "harmless" | "healthy" | "nothing_read";
-
 export interface Analysis {
   verdict: Verdict;
   /** The order of blame: roots, then what follows from them, then notes. */
-  findings: Finding[];
-  cannotTell: DiagnosisView["cannotTell"];
+  findings: FindingView[];
+  cannotTell: CannotTellView[];
   inputs: InputKind[];
   lines: number;
   records: number;
@@ -49,23 +28,23 @@ export interface Analysis {
 /** More devices than this with the same fault are one event, told once. */
 const DEVICES_APART = 4;
 
-export function analyse(sources: Iterable<Source>, language: Language = "en"): Analysis {
+export function analyse(sources: Iterable<Source>): Analysis {
   const scan = new Scan();
   for (const source of sources) {
     const data = source.data;
     scan.read(source.name, typeof data === "string" || data instanceof Uint8Array ? [data] : data, source.host ?? null);
   }
-  return conclude(scan, language);
+  return conclude(scan);
 }
 
-export async function analyseStreams(sources: Iterable<{ name: string; host?: string | null; data: AsyncIterable<Uint8Array | string> }>, language: Language = "en"): Promise<Analysis> {
+export async function analyseStreams(sources: Iterable<{ name: string; host?: string | null; data: AsyncIterable<Uint8Array | string> }>): Promise<Analysis> {
   const scan = new Scan();
   for (const source of sources) await scan.readStream(source.name, source.data, source.host ?? null);
-  return conclude(scan, language);
+  return conclude(scan);
 }
 
 /** Judges what a scan has read. `extra` raises findings from values that are no log, such as other members' facts. */
-export function conclude(scan: Scan, language: Language, extra: (scan: Scan) => void = () => undefined): Analysis {
+export function conclude(scan: Scan, extra: (scan: Scan) => void = () => undefined): Analysis {
   for (const watcher of WATCHERS) watcher.end?.(scan);
   scan.settleSuppressed();
   extra(scan);
@@ -84,8 +63,8 @@ export function conclude(scan: Scan, language: Language, extra: (scan: Scan) => 
     groups = orderOfBlame(scan);
   }
   if (verdict === "only_consequences") for (const g of told) if (g.consequenceOf === null) g.checked.push(["The cause is not in what was read: it lies before this excerpt, or in another rank's log.", "原因不在所读内容中：在此摘录之前，或在其他进程的日志中。"]);
-  const findings = groups.map((g) => render(g, language));
-  return { verdict, findings, cannotTell: cannotTell(scan, language), inputs: [...scan.seen], lines: scan.lines, records: scan.records, droppedChars: scan.droppedChars };
+  const findings = groups.map(render);
+  return { verdict, findings, cannotTell: cannotTell(scan), inputs: [...scan.seen], lines: scan.lines, records: scan.records, droppedChars: scan.droppedChars };
 }
 
 function isCause(g: Group): boolean {
@@ -112,12 +91,18 @@ function mergeDevices(scan: Scan): void {
   }
 }
 
-function cannotTell(scan: Scan, _language: Language): DiagnosisView["cannotTell"] {
+function cannotTell(scan: Scan): CannotTellView[] {
   const found = new Set([...scan.groups.values()].map((g) => g.class));
-  return RULES.filter((r) => r.role !== "note" && r.role !== "pointer" && !found.has(r.id) && !r.needs.some((n) => scan.seen.has(n))).map((r) => ({ class: r.id, missing: [...r.needs] }));
+  return RULES.filter((r) => r.role !== "note" && r.role !== "pointer" && !found.has(r.id) && !r.needs.some((n) => scan.seen.has(n))).map((r) => ({ class: r.id, title: words(r.title), missing: [...r.needs] }));
 }
 
-const say = (text: Text, language: Language): string => text[language === "en" ? 0 : 1];
+export const words = ([en, zh]: Text): Words => ({ en, zh });
+const shownEvidence = (e: Evidence): FindingView["evidence"][number] => ({ source: e.source, line: e.line, lineNumber: e.lineNumber, meaning: e.meaning ? words(e.meaning) : null });
+
+/** The same for the same fault in the next diagnosis. What a node said is in it only as a digest. */
+export function findingId(g: Pick<Group, "class" | "host" | "device">): string {
+  return g.host === null && g.device === null ? g.class : `${g.class}~${createHash("sha256").update(`${g.host ?? ""}\u0000${g.device ?? ""}`).digest("hex").slice(0, 10)}`;
+}
 
 /** Values for the commands' placeholders; a placeholder without a value stays, so that nobody runs a wrong command. */
 function fill(command: string, g: Group): string {
@@ -130,22 +115,16 @@ function fill(command: string, g: Group): string {
   });
 }
 
-export function render(g: Group, language: Language): Finding {
+/** A group as the contract has it. Only the console's own mends can be applied: those get their ids by the node that they are for. */
+export function render(g: Group): FindingView {
   const rule = ruleOf(g.class);
   const params: Record<string, string | number> = {};
   for (const [k, v] of Object.entries(g.params)) if (k !== "strong" && k !== "proved" && k !== "weak") params[k] = v;
-  const devices = [...g.devices];
-  // The contract's finding has no fields for these yet, and strips what it does not know.
-  params["code"] = rule.code;
-  if (g.consequenceOf !== null) params["consequenceOf"] = g.consequenceOf;
-  if (g.first && g.last && g.first.clock === "uptime") { params["firstUptimeSeconds"] = g.first.time; params["lastUptimeSeconds"] = g.last.time; }
-  if (devices.length > 0) params["device"] = devices.slice(0, 8).join(", ") + (devices.length > 8 ? ` +${devices.length - 8}` : "");
   return {
-    class: g.class, code: rule.code, severity: g.severity, title: say(rule.title, language), explanation: say(rule.what, language),
-    evidence: g.evidence.map((e) => ({ source: e.source, line: e.line, lineNumber: e.lineNumber, meaning: e.meaning ? say(e.meaning, language) : null })),
-    checked: [...g.checked, ...(rule.checks ?? [])].map((t) => say(t, language)),
-    mend: [...g.mend, ...(rule.mend ?? [])].map(([command, risk, en, zh]) => ({ command: fill(command, g), explanation: language === "en" ? en : zh, risk })),
-    count: g.count + g.suppressed, params, host: g.host, devices, consequenceOf: g.consequenceOf, first: g.first, last: g.last,
-    causes: (rule.causes ?? []).map((t) => say(t, language)), candidates: [...(rule.candidates ?? [])],
+    id: findingId(g), class: g.class, code: rule.code, severity: g.severity, title: words(rule.title), explanation: words(rule.what), host: g.host, devices: [...g.devices], first: g.first, last: g.last,
+    evidence: g.evidence.map(shownEvidence), against: g.against.map(shownEvidence), checked: [...g.checked, ...(rule.checks ?? [])].map(words), causes: (rule.causes ?? []).map(words),
+    mend: [...g.mend, ...(rule.mend ?? [])].map(([command, risk, en, zh]) => ({ id: null, command: fill(command, g), explanation: { en, zh }, risk })),
+    count: g.count + g.suppressed, params, consequenceOf: g.consequenceOf === null ? null : findingId(g.consequenceOf),
+    candidates: (rule.candidates ?? []).map((c) => ({ class: c, title: words(ruleOf(c).title) })), retest: [],
   };
 }

@@ -42,9 +42,10 @@ export function evaluate(cases: readonly FaultCase[]) {
   const results: CaseResult[] = cases.map((c) => {
     const a = analyse(c.inputs.map((i) => ({ name: i.name, data: i.bytes })));
     const first = a.findings[0];
-    const found = a.findings.map((f) => ({ class: f.class, severity: f.severity, consequence_of: f.consequenceOf, count: f.count }));
+    const classOf = new Map(a.findings.map((f) => [f.id, f.class]));
+    const found = a.findings.map((f) => ({ class: f.class, severity: f.severity, consequence_of: f.consequenceOf === null ? null : classOf.get(f.consequenceOf) ?? f.consequenceOf, count: f.count }));
     const classes = new Set(a.findings.map((f) => f.class));
-    const candidates = [...new Set(a.findings.filter((f) => f.severity !== "info").flatMap((f) => f.candidates))].filter((x) => !classes.has(x));
+    const candidates = [...new Set(a.findings.filter((f) => f.severity !== "info").flatMap((f) => f.candidates.map((x) => x.class)))].filter((x) => !classes.has(x));
     const reachable = new Set([...classes, ...candidates]);
     return {
       id: c.id, expected_class: c.expected, expected_severity: c.severity, also_expected: c.also, harmless: c.harmless,

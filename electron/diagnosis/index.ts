@@ -1,9 +1,7 @@
 export { diagnoseFiles, diagnoseStreams, judgeNode } from "./diagnose.js";
-export { analyse, analyseStreams, type Analysis, type Finding, type Source, type Verdict } from "./engine.js";
+export { analyse, analyseStreams, type Analysis, type Source } from "./engine.js";
 export { RULES, ruleOf } from "./rules/index.js";
 export { Diagnosis, type DiagnosisDocuments, type DiagnosisOptions } from "./service.js";
-export { findingTexts, type FindingTexts } from "./texts.js";
-export type { Language } from "./types.js";
 
 import { Diagnosis, type DiagnosisOptions } from "./service.js";
 

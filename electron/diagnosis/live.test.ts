@@ -114,7 +114,7 @@ describe("the lab's faults, each named first", () => {
     expect(told(node({ firewall: null }), [from12])[0]).toMatchObject({ class: "host.firewall" });
   });
   it("Chinese, when asked for", () => {
-    expect(judgeNode(node({ disk: "/dev/vda 498000 498000 0 100% /\n" }), [], "zh-CN").findings[0]!.title).toBe("文件系统已满");
+    expect(judgeNode(node({ disk: "/dev/vda 498000 498000 0 100% /\n" }), []).findings[0]!.title.zh).toBe("文件系统已满");
   });
 });
 

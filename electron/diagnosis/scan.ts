@@ -239,7 +239,7 @@ export class Scan {
     let group = this.groups.get(key);
     if (!group && this.groups.size >= MAX_GROUPS) { key = cls; device = null; host = null; group = this.groups.get(key); }
     if (!group) {
-      group = { class: cls, host, device, devices: new Set(), severity, count: 0, hits: 0, suppressed: 0, first: null, last: null, evidence: [], params: {}, checked: [], mend: [], consequenceOf: null, order: this.#order++ };
+      group = { class: cls, host, device, devices: new Set(), severity, count: 0, hits: 0, suppressed: 0, first: null, last: null, evidence: [], params: {}, checked: [], against: [], mend: [], consequenceOf: null, order: this.#order++ };
       this.groups.set(key, group);
     }
     return group;

@@ -6,7 +6,6 @@ import { collect, type CollectedSources } from "./collect.js";
 import { judgeNode } from "./diagnose.js";
 import type { LiveNode } from "./live.js";
 import { sourcesFor } from "./sources.js";
-import type { Language } from "./types.js";
 
 /** Where diagnoses are kept between two starts of the console; fleet/store.ts has one. */
 export interface DiagnosisDocuments {
@@ -19,8 +18,6 @@ export interface DiagnosisOptions {
   nodes: NodeDirectory;
   operations: Pick<Operations, "start">;
   documents: DiagnosisDocuments;
-  /** Language of the findings' words, asked for each diagnosis. English where absent. */
-  language?: () => Language;
 }
 
 /** How long the daemon may take to tell the membership. */
@@ -70,7 +67,7 @@ export class Diagnosis {
   async #diagnose(
     nodeId: string, task: NodeTask, publish: (sources: CollectedSources) => void, others: Promise<(readonly [string, CollectedSources | null])[]>,
   ): Promise<void> {
-    let view: DiagnosisView = { nodeId, startedAtMs: Date.now(), endedAtMs: null, state: "running", sources: [], findings: [], cannotTell: [], error: null };
+    let view: DiagnosisView = { nodeId, startedAtMs: Date.now(), endedAtMs: null, state: "running", verdict: null, sources: [], findings: [], cannotTell: [], error: null };
     const show = (change: Partial<DiagnosisView>): void => {
       view = { ...view, ...change };
       this.#views.set(nodeId, view);
@@ -88,15 +85,14 @@ export class Diagnosis {
       });
       publish(collected);
       await task.step("evaluate", async (report) => {
-        const language = this.options.language?.() ?? "en";
         const self = this.#live(nodeId, collected, membership);
-        const judge = (others: readonly LiveNode[]): ReturnType<typeof judgeNode> => judgeNode(self, others, language);
+        const judge = (others: readonly LiveNode[]): ReturnType<typeof judgeNode> => judgeNode(self, others);
         const own = judge([]);
-        show({ sources: [...collected.values()].map((source) => source.view), findings: own.findings, cannotTell: own.cannotTell });
+        show({ sources: [...collected.values()].map((source) => source.view), verdict: own.verdict, findings: own.findings, cannotTell: own.cannotTell });
         // The comparison waits for the slowest node; what this node shows by itself is on screen already.
         const side = (await others).flatMap(([id, sources]) => (id !== nodeId && sources && this.options.nodes.get(id) ? [this.#live(id, sources, null)] : []));
         const verdict = side.length > 0 ? judge(side) : own;
-        show({ findings: verdict.findings, cannotTell: verdict.cannotTell, state: "done", endedAtMs: Date.now() });
+        show({ verdict: verdict.verdict, findings: verdict.findings, cannotTell: verdict.cannotTell, state: "done", endedAtMs: Date.now() });
         const told = verdict.findings.filter((f) => f.severity !== "info");
         report.detail(told.length === 0 ? "no fault found" : `${told.length} finding(s), ${told[0]!.class} first`);
       });

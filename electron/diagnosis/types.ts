@@ -1,9 +1,8 @@
-import type { FindingView, Severity } from "../contract/index.js";
+import type { Risk, Severity } from "../contract/index.js";
 
 /** English first, Simplified Chinese second. */
 export type Text = readonly [en: string, zh: string];
-export type Language = "en" | "zh-CN";
-export type { Severity };
+export type { Risk, Severity };
 
 /** What kind of input a rule reads. A run without any of a rule's inputs answers "cannot tell" for that class. */
 export const INPUT_KINDS = [
@@ -12,7 +11,6 @@ export const INPUT_KINDS = [
 ] as const;
 export type InputKind = (typeof INPUT_KINDS)[number];
 
-export type Risk = FindingView["mend"][number]["risk"];
 export type Mend = readonly [command: string, risk: Risk, en: string, zh: string];
 
 /** One wording of a fault in one line. Literals are lower case; blanks in them stand for any run of blanks. */
@@ -96,8 +94,11 @@ export interface Group {
   evidence: Evidence[];
   params: Record<string, string | number>;
   checked: Text[];
+  /** Lines that speak against it. */
+  against: Evidence[];
   /** Commands for exactly what was found, before the class's own. Their words were checked. */
   mend: Mend[];
-  consequenceOf: string | null;
+  /** The group that explains this one. */
+  consequenceOf: Group | null;
   order: number;
 }

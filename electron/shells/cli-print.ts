@@ -79,9 +79,9 @@ export function runEndText(run: RunView, nameOf: (nodeId: string) => string): st
 export function diagnosisText(diagnosis: DiagnosisView, name: string): string {
   const lines = [`${name}: ${diagnosis.error ? errorText(diagnosis.error) : diagnosis.findings.length === 0 ? "no fault found" : `${diagnosis.findings.length} finding(s)`}`];
   for (const finding of diagnosis.findings) {
-    lines.push(`  [${finding.severity}] ${finding.class}: ${clean(finding.title)}`, `    ${clean(finding.explanation)}`);
+    lines.push(`  [${finding.severity}] ${finding.class}: ${clean(finding.title.en)}`, `    ${clean(finding.explanation.en)}`);
     for (const evidence of finding.evidence.slice(0, 5)) lines.push(`    > ${evidence.source}: ${clean(evidence.line)}`);
-    for (const mend of finding.mend) lines.push(`    $ ${clean(mend.command)}   # ${clean(mend.explanation)}`);
+    for (const mend of finding.mend) lines.push(`    $ ${clean(mend.command)}   # ${clean(mend.explanation.en)}`);
   }
   for (const unknown of diagnosis.cannotTell) lines.push(`  cannot tell ${unknown.class}: ${unknown.missing.join(", ")} could not be read`);
   return lines.join("\n");

@@ -7,7 +7,7 @@ import IconClock from "@tabler/icons-react/icons/IconClock";
 import IconHelpCircle from "@tabler/icons-react/icons/IconHelpCircle";
 import IconShieldX from "@tabler/icons-react/icons/IconShieldX";
 import IconX from "@tabler/icons-react/icons/IconX";
-import type { DiagnosisView, SourceView } from "../../electron/contract/index.js";
+import { say, type DiagnosisView, type SourceView } from "../../electron/contract/index.js";
 import { ErrorNote } from "../shared/ErrorNote.js";
 import { bytes, duration } from "../shared/format.js";
 import { oneLine } from "../shared/printable.js";
@@ -48,7 +48,6 @@ export function NodeReport({ diagnosis, name, onSource }: { diagnosis: Diagnosis
   const findings = useMemo(() => bySeverity(diagnosis.findings), [diagnosis.findings]);
   const known = useMemo(() => new Set(diagnosis.sources.map((source) => source.id)), [diagnosis.sources]);
   const missing = unread(diagnosis) + diagnosis.cannotTell.length;
-  const className = (of: string) => (i18n.exists(`findings.${of}.title`) ? t(`findings.${of}.title`) : of);
   return (
     <div className={css.report} data-testid="node-report" data-state={diagnosis.state}>
       <div className="toolbar">
@@ -61,13 +60,13 @@ export function NodeReport({ diagnosis, name, onSource }: { diagnosis: Diagnosis
         {diagnosis.endedAtMs !== null && <span className="dim">{t("diagnose.took")} {duration(diagnosis.endedAtMs - diagnosis.startedAtMs)} · <Age atMs={diagnosis.endedAtMs} always /></span>}
       </div>
       {diagnosis.error && <ErrorNote error={diagnosis.error} />}
-      {findings.map((finding) => <Finding key={`${finding.class}/${finding.title}`} finding={finding} onSource={onSource} hasSource={(id) => known.has(id)} />)}
+      {findings.map((finding) => <Finding key={finding.id} finding={finding} onSource={onSource} hasSource={(id) => known.has(id)} />)}
       {diagnosis.cannotTell.length > 0 && (
         <section className={css.block} data-testid="cannot-tell">
           <h3>{t("diagnose.cannotTell")}</h3>
           <p className="dim">{t("diagnose.cannotTellText")}</p>
           <ul className={css.plainList}>
-            {diagnosis.cannotTell.map((each) => <li key={each.class}><IconHelpCircle size={13} aria-hidden /> {className(each.class)} <span className="dim">{t("diagnose.missing", { what: oneLine(each.missing.join(", ")) })}</span></li>)}
+            {diagnosis.cannotTell.map((each) => <li key={each.class}><IconHelpCircle size={13} aria-hidden /> {say(each.title, i18n.language)} <span className="dim">{t("diagnose.missing", { what: oneLine(each.missing.join(", ")) })}</span></li>)}
           </ul>
         </section>
       )}

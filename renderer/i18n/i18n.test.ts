@@ -14,8 +14,8 @@ const leaves = (tree: Tree, at = ""): Map<string, string> =>
 const stem = (key: string): string => key.replace(/_(one|other)$/, "");
 const english = leaves({ ...en, errors: englishErrors() } as Tree);
 const chinese = leaves(zh as Tree);
-/** Codes of the daemon, the runtime and the driver, and findings, come with English texts of their own. */
-const foreign = (key: string): boolean => /^errors\.(A|R|DE)\d|^findings\./.test(key);
+/** Codes of the daemon, the runtime and the driver come with English texts of their own. */
+const foreign = (key: string): boolean => /^errors\.(A|R|DE)\d/.test(key);
 const placeholders = (text: string): string[] => [...text.matchAll(/\{\{(\w+)\}\}/g)].map((match) => match[1]!).sort();
 
 const root = join(import.meta.dirname, "..");
@@ -55,7 +55,7 @@ describe("texts", () => {
     for (const [prefix, list] of Object.entries(values)) for (const value of list) expect(known, `${prefix}.${value}`).toContain(`${prefix}.${value}`);
     // A new dynamic key must be added above.
     const dynamic = new Set([...sources.matchAll(/\bt\(`([a-zA-Z.]+?)\.?\$\{/g)].map((match) => match[1]!.replace(/\.$/, "")));
-    const covered = new Set([...Object.keys(values), "pages", "shortcuts", "topology.columns", "run.history", "ageUnits", "findings", "add.problems", "steps", "errors"]);
+    const covered = new Set([...Object.keys(values), "pages", "shortcuts", "topology.columns", "run.history", "ageUnits", "add.problems", "steps", "errors"]);
     expect([...dynamic].filter((prefix) => !covered.has(prefix))).toEqual([]);
   });
   it("give every error code of host and page a Chinese sentence and a next step", () => {
