@@ -67,10 +67,10 @@ Options with_directories(Options options)
 } // namespace
 
 Daemon::Daemon(Options options)
-	: options_(with_directories(std::move(options))), reaper_(loop_), tree_(options_.sysroot), membership_(options_.cluster_file()),
-	  settings_(options_.settings_file(), options_.control_file()), routes_(loop_, membership_, tree_),
+	: options_(with_directories(std::move(options))), reaper_(loop_), tree_(options_.sysroot), links_(tree_), membership_(options_.cluster_file()),
+	  settings_(options_.settings_file(), options_.control_file()), routes_(loop_, membership_, tree_, links_),
 	  gpus_(loop_, reaper_, options_.gpuinfo_path), rings_(loop_, options_.rings_dir(), "/proc"),
-	  telemetry_(loop_, tree_, rings_, routes_, membership_), runs_(loop_, reaper_, worker_settings(options_)),
+	  telemetry_(loop_, tree_, links_, rings_, routes_, membership_), runs_(loop_, reaper_, worker_settings(options_)),
 	  server_(loop_, options_.socket,
 		  [this](const std::shared_ptr<Client> &client, std::string_view line) { dispatcher_.handle_line(client, line); }),
 	  started_at_ms_(realtime_ms()), started_ns_(monotonic_ns())
@@ -160,7 +160,7 @@ void Daemon::get_facts(Call &call)
 {
 	const Params params(call.params, {});
 	gpus_.ask([this, reply = call.reply](const GpuAnswer &gpus) {
-		json facts = collect_facts(tree_, Netlink().addresses());
+		json facts = collect_facts(tree_, links_, Netlink().addresses());
 		facts["gpus"] = gpus.facts.gpus;
 		// Without NVIDIA's driver there is nothing that the helper could have told.
 		struct stat info{};

@@ -43,6 +43,7 @@ private:
 	EventLoop loop_;
 	ProcessReaper reaper_;
 	SysTree tree_;
+	RdmaPorts links_;
 	Membership membership_;
 	Settings settings_;
 	RouteTable routes_;

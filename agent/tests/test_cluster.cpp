@@ -181,7 +181,8 @@ TEST_CASE("the routing table of a node among three")
 	fs::create_directories(root / "dev/shm");
 	EventLoop loop;
 	Membership membership(state / "cluster.json");
-	RouteTable routes(loop, membership, SysTree(root.path()));
+	RdmaPorts links{SysTree(root.path())};
+	RouteTable routes(loop, membership, SysTree(root.path()), links);
 	CHECK(code_of([&] { (void)routes.table(std::nullopt); }) == "A301");
 	json description = three_members(7);
 	description["members"][1]["addresses"][0]["address"] = "127.0.0.1";
@@ -214,7 +215,8 @@ TEST_CASE("a table that would not fit into one message gives this node's own rou
 	for (int node = 0; node < 60; node++)
 		members.push_back({{"node", node}, {"name", "n"}, {"addresses", json::array()}});
 	membership.set(parse_cluster({{"cluster_id", "big"}, {"epoch", 1}, {"self", 5}, {"members", members}}));
-	RouteTable routes(loop, membership, SysTree(root.path()));
+	RdmaPorts links{SysTree(root.path())};
+	RouteTable routes(loop, membership, SysTree(root.path()), links);
 	const json table = routes.table(std::nullopt);
 	CHECK(table["truncated"] == true);
 	CHECK(table["routes"].size() == 60);

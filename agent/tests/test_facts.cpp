@@ -77,8 +77,9 @@ TEST_CASE("facts of a whole node")
 	REQUIRE(::chmod((root / "dev/dma_device").c_str(), 0660) == 0);
 
 	SysTree tree(root.path());
+	RdmaPorts links(tree);
 	InterfaceAddress address{"eth1", 3, 4, "10.77.0.1", 24};
-	const json facts = collect_facts(tree, {address});
+	const json facts = collect_facts(tree, links, {address});
 	CHECK(facts["os"] == json{{"id", "debian"}, {"version_id", "12"}, {"pretty_name", "Debian GNU/Linux 12"}});
 	CHECK(facts["kernel"]["release"] == "6.1.0-57-amd64");
 	CHECK(facts["kernel"]["tainted"] == 12288);
@@ -124,7 +125,8 @@ TEST_CASE("an empty machine gives nulls and says what it could not read")
 {
 	TempDir root;
 	SysTree tree(root.path());
-	const json facts = collect_facts(tree, {});
+	RdmaPorts links(tree);
+	const json facts = collect_facts(tree, links, {});
 	CHECK(facts["os"]["id"] == nullptr);
 	CHECK(facts["kernel"]["release"] == nullptr);
 	CHECK(facts["cpu"]["threads"] == nullptr);
@@ -158,7 +160,8 @@ TEST_CASE("hostile names and values")
 	REQUIRE(::mkfifo((root / "sys/class/net/eth1/carrier").c_str(), 0600) == 0);
 
 	SysTree tree(root.path());
-	json facts = collect_facts(tree, {});
+	RdmaPorts links(tree);
+	json facts = collect_facts(tree, links, {});
 	facts["unreadable"] = tree.take_unreadable();
 	const std::string line = to_line(facts);
 	CHECK(json::accept(line));
@@ -180,6 +183,57 @@ TEST_CASE("a folder with too many entries is cut, and that is said")
 	SysTree tree(root.path());
 	CHECK(tree.list("/sys/class/infiniband").size() == 256);
 	CHECK(tree.take_unreadable()[0]["errno"] == E2BIG);
+}
+
+TEST_CASE("an Ethernet port's link is read when its netdev changed, not at each look")
+{
+	TempDir root;
+	make_node(root);
+	std::uint64_t now = 1;
+	const auto seconds = [&](std::uint64_t n) { now += n * 1'000'000'000; };
+	RdmaPorts links(SysTree(root.path()), [&] { return now; });
+	const std::string port = root / "sys/class/infiniband/rxe0/ports/1";
+	const auto state = [&] { return links.link("rxe0", 1).state.value_or("none"); };
+	CHECK(state() == "4: ACTIVE");
+	put(port + "/state", "1: DOWN\n");
+	seconds(300);
+	CHECK(state() == "4: ACTIVE");
+	put(root / "sys/class/net/eth1/operstate", "down\n");
+	CHECK(state() == "1: DOWN");
+	// The RDMA driver may follow its netdev later: looked at again for a few seconds.
+	put(port + "/state", "2: INIT\n");
+	CHECK(state() == "1: DOWN");
+	seconds(1);
+	CHECK(state() == "2: INIT");
+	seconds(5);
+	put(port + "/state", "4: ACTIVE\n");
+	CHECK(state() == "2: INIT");
+	seconds(600);
+	CHECK(state() == "4: ACTIVE");
+	// Made again under its name (rdma link delete, add): another device.
+	fs::rename(root / "sys/class/infiniband/rxe0/ports/1", root / "sys/class/infiniband/rxe0/ports/9");
+	put(port + "/state", "3: ARMED\n");
+	CHECK(state() == "3: ARMED");
+	fs::remove_all(port);
+	CHECK(state() == "none");
+	CHECK(links.link("rxe0", 1).error == ENOENT);
+}
+
+TEST_CASE("an InfiniBand port's link is read once a second at most")
+{
+	TempDir root;
+	std::uint64_t now = 1;
+	RdmaPorts links(SysTree(root.path()), [&] { return now; });
+	const std::string port = root / "sys/class/infiniband/mlx5_0/ports/1";
+	put(port + "/link_layer", "InfiniBand\n");
+	put(port + "/state", "2: INIT\n");
+	put(port + "/lid", "0x11\n");
+	CHECK(links.link("mlx5_0", 1).state == "2: INIT");
+	CHECK(links.link("mlx5_0", 1).lid == "0x11");
+	put(port + "/state", "4: ACTIVE\n");
+	CHECK(links.link("mlx5_0", 1).state == "2: INIT");
+	now += 1'000'000'000;
+	CHECK(links.link("mlx5_0", 1).state == "4: ACTIVE");
 }
 
 TEST_CASE("the helper's output is taken over member by member")

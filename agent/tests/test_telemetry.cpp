@@ -78,7 +78,8 @@ TEST_CASE("counters of NICs and RDMA ports")
 {
 	TempDir root;
 	make_node(root);
-	NicSampler sampler{SysTree(root.path())};
+	RdmaPorts links{SysTree(root.path())};
+	NicSampler sampler{SysTree(root.path()), links};
 	const auto nics = sampler.sample();
 	REQUIRE(nics.size() == 3);
 	CHECK(name_of(nics[0]) == "eth1");
@@ -128,9 +129,10 @@ TEST_CASE("frames carry NICs, the rings' flows and operations, and the member of
 	membership.set(parse_cluster({{"cluster_id", "lab"}, {"epoch", 1}, {"self", 3}, {"members", {
 		{{"node", 3}, {"name", "a"}, {"addresses", json::array()}},
 		{{"node", 8}, {"name", "b"}, {"addresses", {{{"address", "127.0.0.8"}}}}}}}}));
-	RouteTable routes(loop, membership, SysTree(root.path()));
+	RdmaPorts links{SysTree(root.path())};
+	RouteTable routes(loop, membership, SysTree(root.path()), links);
 	RingStore rings(loop, rings_dir.path(), "/proc");
-	TelemetryService service(loop, SysTree(root.path()), rings, routes, membership);
+	TelemetryService service(loop, SysTree(root.path()), links, rings, routes, membership);
 	FakeRing ring(rings_dir.path(), ::getpid(), 1, 0xabc, 16);
 	ring.write_ops(3); // before the subscription: history
 	Attached console(loop);
@@ -183,9 +185,10 @@ TEST_CASE("a console that does not keep up gets fewer samples, and its subscript
 	make_node(root);
 	EventLoop loop;
 	Membership membership(state / "cluster.json");
-	RouteTable routes(loop, membership, SysTree(root.path()));
+	RdmaPorts links{SysTree(root.path())};
+	RouteTable routes(loop, membership, SysTree(root.path()), links);
 	RingStore rings(loop, rings_dir.path(), "/proc");
-	TelemetryService service(loop, SysTree(root.path()), rings, routes, membership);
+	TelemetryService service(loop, SysTree(root.path()), links, rings, routes, membership);
 	Attached console(loop);
 	for (std::size_t i = 0; i < TelemetryService::kMaxPerClient; i++)
 		service.subscribe(console.client, std::chrono::milliseconds(100));

@@ -127,8 +127,8 @@ std::vector<Path> derive_paths(const Member &from, const Member &to, const std::
 	return paths;
 }
 
-RouteTable::RouteTable(EventLoop &loop, const Membership &membership, SysTree tree)
-	: loop_(loop), membership_(membership), tree_(std::move(tree)), echo_(loop)
+RouteTable::RouteTable(EventLoop &loop, const Membership &membership, SysTree tree, RdmaPorts &links)
+	: loop_(loop), membership_(membership), tree_(std::move(tree)), links_(links), echo_(loop)
 {
 }
 
@@ -193,7 +193,7 @@ std::optional<Path> RouteTable::rdma_path(const Path &ip, const MemberAddress &p
 	path.transport = "rdma";
 	path.rdma_device = local->rdma_device;
 	path.gid_index = local->gid_index;
-	const auto state = tree_.text("/sys/class/infiniband/" + *local->rdma_device + "/ports/1/state");
+	const auto &state = links_.link(*local->rdma_device, 1).state;
 	if (!state) {
 		path.state = PathState::kDown;
 		path.reason = "there is no RDMA device " + *local->rdma_device + " with a port 1";

@@ -13,6 +13,7 @@
 #include "cluster/echo.hpp"
 #include "cluster/membership.hpp"
 #include "cluster/netlink.hpp"
+#include "facts/rdma_ports.hpp"
 #include "facts/sys_tree.hpp"
 
 namespace stepccl::agent {
@@ -41,11 +42,11 @@ void sort_paths(std::vector<Path> &paths);
 /// paired in their order.
 std::vector<Path> derive_paths(const Member &from, const Member &to, const std::vector<InterfaceAddress> &networks);
 
-/// The global routing table as this node knows it. Kernel routes and port states are read anew for each
-/// answer; round trips are those of the last echo round.
+/// The global routing table as this node knows it. Kernel routes are read anew for each answer, port states as
+/// RdmaPorts says; round trips are those of the last echo round.
 class RouteTable {
 public:
-	RouteTable(EventLoop &loop, const Membership &membership, SysTree tree);
+	RouteTable(EventLoop &loop, const Membership &membership, SysTree tree, RdmaPorts &links);
 
 	/// The answer of routes.get: all pairs, or those that begin at `from`. Where all would not fit into one
 	/// message, only this node's own are given and `truncated` is true. Throws RpcError (A301).
@@ -72,6 +73,7 @@ private:
 	EventLoop &loop_;
 	const Membership &membership_;
 	SysTree tree_;
+	RdmaPorts &links_;
 	Netlink netlink_;
 	EchoProber echo_;
 	std::map<std::string, Measured> measured_;

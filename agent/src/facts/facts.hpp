@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cluster/netlink.hpp"
+#include "facts/rdma_ports.hpp"
 #include "facts/sys_tree.hpp"
 
 namespace stepccl::agent {
@@ -20,7 +21,7 @@ nlohmann::json memory_facts(SysTree &tree);
 nlohmann::json limit_facts();
 /// `addresses` are the machine's own, from the kernel.
 nlohmann::json nic_facts(SysTree &tree, const std::vector<InterfaceAddress> &addresses);
-nlohmann::json rdma_facts(SysTree &tree);
+nlohmann::json rdma_facts(SysTree &tree, RdmaPorts &links);
 nlohmann::json driver_facts(SysTree &tree);
 
 /// Names the RDMA device of each NIC, by the netdev that the RDMA device says it runs on.
@@ -38,6 +39,6 @@ struct GpuFacts {
 GpuFacts gpu_facts_from_helper(const std::string &text);
 
 /// Everything but the GPUs and `unreadable`.
-nlohmann::json collect_facts(SysTree &tree, const std::vector<InterfaceAddress> &addresses);
+nlohmann::json collect_facts(SysTree &tree, RdmaPorts &links, const std::vector<InterfaceAddress> &addresses);
 
 } // namespace stepccl::agent

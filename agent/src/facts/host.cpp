@@ -135,10 +135,10 @@ json limit_facts()
 	return {{"memlock_bytes", limit(RLIMIT_MEMLOCK)}, {"nofile", limit(RLIMIT_NOFILE)}};
 }
 
-json collect_facts(SysTree &tree, const std::vector<InterfaceAddress> &addresses)
+json collect_facts(SysTree &tree, RdmaPorts &links, const std::vector<InterfaceAddress> &addresses)
 {
 	json nics = nic_facts(tree, addresses);
-	json rdma = rdma_facts(tree);
+	json rdma = rdma_facts(tree, links);
 	join_nics_and_rdma(nics, rdma);
 	return {{"collected_at_ms", realtime_ms()},
 		{"os", os_facts(tree)},

@@ -110,22 +110,23 @@ json counters(SysTree &tree, const std::string &port)
 	return values;
 }
 
-json port_facts(SysTree &tree, const std::string &device, std::uint64_t number)
+json port_facts(SysTree &tree, const RdmaPortLink &link, const std::string &port, std::uint64_t number)
 {
-	const std::string port = device + "/ports/" + std::to_string(number);
-	const auto layer = tree.text(port + "/link_layer");
+	const auto &layer = link.layer;
 	const bool ethernet = layer && *layer == "Ethernet";
+	if (!link.state)
+		tree.note_unreadable(port + "/state", link.error);
 	json lid = nullptr;
-	if (const auto text = tree.text(port + "/lid")) {
-		const auto value = parse_u64(*text, 16);
+	if (link.lid) {
+		const auto value = parse_u64(*link.lid, 16);
 		if (value && *value != 0)
 			lid = *value;
 	}
 	return {{"port", number},
-		{"state", port_state(tree.text(port + "/state", true))},
-		{"phys_state", after_colon(tree.text(port + "/phys_state"))},
+		{"state", port_state(link.state)},
+		{"phys_state", after_colon(link.phys_state)},
 		{"link_layer", ethernet ? "ethernet" : layer && *layer == "InfiniBand" ? "infiniband" : "unknown"},
-		{"rate_gbps", rate_gbps(tree.text(port + "/rate"))},
+		{"rate_gbps", rate_gbps(link.rate)},
 		{"active_mtu_bytes", nullptr},
 		{"lid", lid},
 		{"gids", gid_facts(tree, port, ethernet)},
@@ -175,7 +176,7 @@ json nic_facts(SysTree &tree, const std::vector<InterfaceAddress> &addresses)
 	return nics;
 }
 
-json rdma_facts(SysTree &tree)
+json rdma_facts(SysTree &tree, RdmaPorts &links)
 {
 	json devices = json::array();
 	for (const std::string &name : tree.list("/sys/class/infiniband")) {
@@ -183,7 +184,7 @@ json rdma_facts(SysTree &tree)
 		json ports = json::array();
 		for (const std::string &port : tree.list(base + "/ports")) {
 			if (const auto number = parse_u64(port))
-				ports.push_back(port_facts(tree, base, *number));
+				ports.push_back(port_facts(tree, links.link(name, *number), base + "/ports/" + port, *number));
 		}
 		json netdev = rdma_netdev(tree, base, ports);
 		auto firmware = tree.text(base + "/fw_ver");

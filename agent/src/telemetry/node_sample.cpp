@@ -56,10 +56,10 @@ void NicSampler::refresh_slow()
 			RdmaPort port;
 			port.name = name;
 			port.port = static_cast<std::uint8_t>(parse_u64(number).value_or(0));
-			const auto state = tree_.text(base + "/state");
-			const auto code = state ? parse_u64(std::string_view(*state).substr(0, 1)) : std::nullopt;
+			const RdmaPortLink &link = links_.link(name, port.port);
+			const auto code = link.state ? parse_u64(std::string_view(*link.state).substr(0, 1)) : std::nullopt;
 			port.state = code && *code <= kStateActive ? static_cast<std::uint8_t>(*code) : 0;
-			const auto rate = tree_.text(base + "/rate");
+			const auto &rate = link.rate;
 			const auto gbps = rate ? parse_u64(std::string_view(*rate).substr(0, rate->find_first_of(". "))) : std::nullopt;
 			if (gbps && *gbps < 1'000'000)
 				port.speed_mbps = static_cast<std::uint32_t>(*gbps * 1000 + (rate->find(".5 ") != std::string::npos ? 500 : 0));

@@ -6,16 +6,17 @@
 #include <unordered_map>
 #include <vector>
 
+#include "facts/rdma_ports.hpp"
 #include "facts/sys_tree.hpp"
 #include "stepccl/telemetry.h"
 
 namespace stepccl::agent {
 
 /// Reads the kernel's counters of the node's NICs and RDMA ports. What changes seldom (link state, speed,
-/// the set of RDMA counters) is read once a second at most.
+/// the set of RDMA counters) is read once a second at most, an RDMA port's link as RdmaPorts says.
 class NicSampler {
 public:
-	explicit NicSampler(SysTree tree) : tree_(std::move(tree)) {}
+	NicSampler(SysTree tree, RdmaPorts &links) : tree_(std::move(tree)), links_(links) {}
 
 	std::vector<stepccl_frame_nic> sample();
 
@@ -41,6 +42,7 @@ private:
 	std::uint64_t counters(const std::string &folder, std::initializer_list<const char *> names);
 
 	SysTree tree_;
+	RdmaPorts &links_;
 	std::uint64_t slow_at_ns_ = 0;
 	std::unordered_map<std::string, NetdevState> netdevs_;
 	std::vector<RdmaPort> ports_;

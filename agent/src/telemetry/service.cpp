@@ -56,9 +56,9 @@ stepccl_frame_op to_frame(const stepccl_ring_header &ring, const stepccl_op &op)
 
 } // namespace
 
-TelemetryService::TelemetryService(EventLoop &loop, SysTree tree, RingStore &rings, RouteTable &routes,
+TelemetryService::TelemetryService(EventLoop &loop, SysTree tree, RdmaPorts &links, RingStore &rings, RouteTable &routes,
 				   const Membership &membership)
-	: loop_(loop), tree_(tree), nics_(std::move(tree)), rings_(rings), routes_(routes), membership_(membership)
+	: loop_(loop), tree_(tree), nics_(std::move(tree), links), rings_(rings), routes_(routes), membership_(membership)
 {
 }
 

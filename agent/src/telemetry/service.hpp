@@ -25,7 +25,7 @@ public:
 	/// A client with more than this waiting gets no new sample until it has caught up.
 	static constexpr std::size_t kSkipAboveBytes = 512 * 1024;
 
-	TelemetryService(EventLoop &loop, SysTree tree, RingStore &rings, RouteTable &routes, const Membership &membership);
+	TelemetryService(EventLoop &loop, SysTree tree, RdmaPorts &links, RingStore &rings, RouteTable &routes, const Membership &membership);
 	TelemetryService(const TelemetryService &) = delete;
 	TelemetryService &operator=(const TelemetryService &) = delete;
 	~TelemetryService();
