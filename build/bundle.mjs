@@ -10,11 +10,14 @@ import { chmodSync, cpSync, existsSync, mkdirSync, mkdtempSync, readdirSync, rea
 import { dirname, join, relative, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 
+// Folders and files are for everybody to read on a node, whatever the mask of who builds.
+process.umask(0o022);
 const root = resolve(dirname(fileURLToPath(import.meta.url)), "..");
 const out = join(root, "build/out/bundle");
 const version = JSON.parse(readFileSync(join(root, "package.json"), "utf8")).version;
 mkdirSync(dirname(out), { recursive: true });
 const stage = mkdtempSync(join(root, "build/out/bundle-stage-"));
+chmodSync(stage, 0o755);
 process.on("exit", () => rmSync(stage, { recursive: true, force: true }));
 
 function fail(what, next) {
@@ -43,13 +46,13 @@ put("driver/70-stepccl.rules", "etc/70-stepccl.rules", 0o644);
 const library = readdirSync(join(root, "build/out/native")).find((name) => /^libstepccl\.so\.\d+$/.test(name));
 if (!library) fail("build/out/native/libstepccl.so.* is missing", "Run npm run setup, which builds it");
 put(`build/out/native/${library}`, `lib/${library}`, 0o755, { strip: true });
-put("native/include/stepccl/stepccl.h", "include/stepccl/stepccl.h", 0o644);
+for (const header of readdirSync(join(root, "native/include/stepccl")).filter((name) => name.endsWith(".h"))) put(`native/include/stepccl/${header}`, `include/stepccl/${header}`, 0o644);
 
 // The driver's sources, for a node whose kernel no module here was built for.
 const sources = execFileSync("git", ["-C", root, "ls-files", "-co", "--exclude-standard", "--", "driver"], { encoding: "utf8" }).split("\n").filter(Boolean);
 for (const file of sources) {
   if (/^driver\/(tests|tools|unit)\//.test(file) || !existsSync(join(root, file))) continue;
-  put(file, `driver/src/${file.slice("driver/".length)}`, 0o644);
+  put(file, `driver/src/${file.slice("driver/".length)}`, statSync(join(root, file)).mode & 0o100 ? 0o755 : 0o644);
 }
 const kernels = {};
 for (const release of readdirSync(join(root, "build/out/driver"))) {

@@ -27,9 +27,6 @@ work=$(mktemp -d /var/tmp/stepccl-build.XXXXXX) || die build "cannot make a fold
 tx_note tree-new "$work"
 tx_note tree-new "$place/built"
 cp -R "$place/driver/src/." "$work/" || die build "cannot copy the sources"
-# The archive carries neither the tests nor, for sources, the executable bit.
-mkdir -p "$work/tests"; [ -e "$work/tests/tests.mk" ] || : >"$work/tests/tests.mk"
-find "$work" -name configure -exec chmod 0755 {} +
 if log=$(cd "$work" && make KREL="$kernel" OUT="$work/out" module 2>&1) && ko=$(find "$work/out" -name dma_engine.ko | head -n 1) && [ -n "$ko" ]; then
   mkdir -p "$out" && cp "$ko" "$out/dma_engine.ko" || die build "cannot write $out"
   rm -rf -- "$work"
