@@ -6,7 +6,7 @@ const COLUMNS = ["size(B)", "count", "type", "redop", "root", "time(us)", "algbw
 export function formatRunTable(run: RunView): string {
   const rows = run.rows.map((row) => [
     row.bytes, row.count, row.datatype, row.redop, row.root,
-    ...[row.outOfPlace, row.inPlace].flatMap((timing) => [timing.timeUs.toFixed(1), timing.algbwGBps.toFixed(3), timing.busbwGBps.toFixed(3), timing.wrong ?? "N/A"]),
+    ...[row.outOfPlace, row.inPlace].flatMap((timing) => timing === null ? ["N/A", "N/A", "N/A", "N/A"] : [timing.timeUs.toFixed(1), timing.algbwGBps.toFixed(3), timing.busbwGBps.toFixed(3), timing.wrong ?? "N/A"]),
   ].map(String));
   const widths = COLUMNS.map((title, column) => Math.max(title.length, ...rows.map((row) => row[column]?.length ?? 0)));
   const line = (cells: readonly string[]): string => cells.map((cell, column) => cell.padStart(widths[column] ?? 0)).join("  ");

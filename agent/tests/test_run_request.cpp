@@ -28,6 +28,27 @@ TEST_CASE("a run's request becomes a worker's command line")
 		CHECK(argument.find("ab12") == std::string::npos); // the secret is never in argv
 }
 
+TEST_CASE("each collective is passed on by its name, and a root to those that are given one")
+{
+	for (const char *name : {"all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "scatter", "gather", "all_to_all",
+				 "send_recv", "barrier"}) {
+		json params = run_params({0}, 3);
+		params["collective"] = name;
+		const auto arguments = worker_arguments(parse_run_start(params), 0);
+		const auto at = std::find(arguments.begin(), arguments.end(), "--collective");
+		REQUIRE(at != arguments.end());
+		CHECK(at[1] == name);
+		CHECK(std::count(arguments.begin(), arguments.end(), "-r") == 0);
+	}
+	json params = run_params({0}, 3);
+	params["collective"] = "broadcast";
+	params["root"] = 2;
+	const auto arguments = worker_arguments(parse_run_start(params), 0);
+	const auto at = std::find(arguments.begin(), arguments.end(), "-r");
+	REQUIRE(at != arguments.end());
+	CHECK(at[1] == "2");
+}
+
 TEST_CASE("a worker's environment is the daemon's choice")
 {
 	json params = run_params({0}, 1);
@@ -54,7 +75,9 @@ TEST_CASE("a wrong request is refused by its parameter")
 	CHECK(names("run_id", "a/b", "run_id"));
 	CHECK(names("run_id", std::string(65, 'a'), "run_id"));
 	CHECK(names("run_id", "", "run_id"));
-	CHECK(names("collective", "all_gather", "collective"));
+	CHECK(names("collective", "all_scatter", "collective"));
+	CHECK(names("root", 2, "root"));
+	CHECK(names("root", -1, "root"));
 	CHECK(names("transport", "carrier_pigeon", "transport"));
 	CHECK(names("world_size", 0, "world_size"));
 	CHECK(names("ranks", json::array(), "ranks"));

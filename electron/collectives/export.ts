@@ -13,7 +13,7 @@ export function exportRun(run: RunView, format: "csv" | "json"): { fileName: str
   const lines = run.rows.map((row) => [
     row.bytes, row.count, row.datatype, row.redop, row.root, row.algorithm, row.transport, row.iterations,
     row.outOfPlace.timeUs, row.outOfPlace.algbwGBps, row.outOfPlace.busbwGBps, row.outOfPlace.wrong,
-    row.inPlace.timeUs, row.inPlace.algbwGBps, row.inPlace.busbwGBps, row.inPlace.wrong, row.expectedTimeUs,
+    row.inPlace?.timeUs ?? null, row.inPlace?.algbwGBps ?? null, row.inPlace?.busbwGBps ?? null, row.inPlace?.wrong ?? null, row.expectedTimeUs,
   ].map(field).join(","));
   return { fileName: `${base}.csv`, mediaType: "text/csv", text: [COLUMNS.join(","), ...lines, ""].join("\r\n") };
 }

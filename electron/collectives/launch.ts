@@ -1,5 +1,5 @@
 import { setTimeout as delay } from "node:timers/promises";
-import { ConsoleError, toErrorView, type ErrorView } from "../contract/index.js";
+import { COLLECTIVE_TAKES, ConsoleError, toErrorView, type ErrorView } from "../contract/index.js";
 import type { NodeDirectory } from "../link/directory.js";
 import type { AgentParams, RunEvent } from "../link/schemas.js";
 import type { AgentClient } from "../link/types.js";
@@ -90,7 +90,7 @@ export class Launch {
     const params: AgentParams<"run.start"> = {
       run_id: this.run.id, collective: spec.collective, transport: spec.transport, world_size: this.run.plan.worldSize,
       ranks: this.run.plan.nodes.find((node) => node.nodeId === nodeId)!.ranks, unique_id: uniqueId, rendezvous: { address: this.rendezvous },
-      datatype: spec.datatype, redop: spec.redop, algorithm: spec.algorithm, min_bytes: spec.minBytes, max_bytes: spec.maxBytes,
+      datatype: spec.datatype, redop: spec.redop, ...(COLLECTIVE_TAKES[spec.collective].root ? { root: spec.root } : {}), algorithm: spec.algorithm, min_bytes: spec.minBytes, max_bytes: spec.maxBytes,
       step_factor: spec.stepFactor, iterations: spec.iterations, warmup: spec.warmup, check: spec.check, timeout_ms: spec.timeoutMs, env: {},
     };
     try {

@@ -1,8 +1,8 @@
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import type { RunRow } from "../contract/index.js";
-import { modelOf } from "./model.js";
+import { Collective, type RunRow } from "../contract/index.js";
+import { algorithmsOf, modelOf } from "./model.js";
 
 const built = existsSync(join(import.meta.dirname, "../../native/addon/build/Release/stepccl_addon.node"));
 const row = (bytes: number, timeUs: number, algorithm = "ring"): RunRow => {
@@ -20,6 +20,17 @@ describe.skipIf(!built)("modelOf, with the addon", () => {
     expect(model?.alphaUs).toBeCloseTo(40, 1);
     expect(model?.betaUsPerByte).toBeCloseTo(0.002, 5);
     expectedUs.forEach((expected, i) => expect(expected! / rows[i]!.outOfPlace.timeUs).toBeCloseTo(1, 2));
+  });
+  it("knows which schedules each collective has among so many ranks", async () => {
+    const addon = await load();
+    const of3 = algorithmsOf(addon, 3);
+    expect(Object.keys(of3)).toEqual([...Collective.options]);
+    expect(of3.all_reduce).toEqual(expect.arrayContaining(["auto", "ring"]));
+    // Each one named can be timed, and none that is left out can.
+    for (const [collective, algorithms] of Object.entries(of3)) {
+      for (const algorithm of algorithms) expect(addon.expectedTimeUs({ collective: collective as "barrier", algorithm: algorithm as "ring", worldSize: 3, bytes: 64, alphaUs: 1, betaUsPerByte: 1 })).toBeGreaterThan(0);
+    }
+    expect(of3.all_reduce).not.toContain("bruck");
   });
   it.each([
     ["no rows", []], ["one size", [row(8, 50)]], ["times of zero", [row(8, 0), row(16, 0)]], ["an algorithm that nobody knows", [row(8, 50, "<b>"), row(16, 60, "<b>")]], ["barriers", [row(0, 50), row(0, 60)]],

@@ -1,10 +1,11 @@
-import type { RunRow, RunView } from "../contract/index.js";
+import { Collective, type RunRow, type RunView } from "../contract/index.js";
 import { loadAddon, type Addon } from "../link/addon.js";
 import type { Run } from "./run.js";
 
-/** Adds fit and expectation to a run, each time rows came. */
+/** Adds fit and expectation to a run, each time rows came; knows the schedules of the runtime. */
 export interface Modeller {
   apply(run: Run): void;
+  algorithms(worldSize: number): Promise<Record<Collective, string[]>>;
 }
 
 type Algorithm = Parameters<Addon["expectedTimeUs"]>[0]["algorithm"];
@@ -15,9 +16,15 @@ type Algorithm = Parameters<Addon["expectedTimeUs"]>[0]["algorithm"];
  */
 export class AlphaBetaModeller implements Modeller {
   #addon: Addon | null = null;
+  readonly #loaded: Promise<Addon>;
 
   constructor(onError: (error: unknown) => void) {
-    loadAddon().then((addon) => { this.#addon = addon; }, onError);
+    this.#loaded = loadAddon();
+    this.#loaded.then((addon) => { this.#addon = addon; }, onError);
+  }
+
+  async algorithms(worldSize: number): Promise<Record<Collective, string[]>> {
+    return algorithmsOf(await this.#loaded, worldSize);
   }
 
   apply(run: Run): void {
@@ -25,6 +32,17 @@ export class AlphaBetaModeller implements Modeller {
     const result = modelOf(this.#addon, run.spec.collective, run.plan.worldSize, run.rows);
     run.setModel(result.model, result.expectedUs);
   }
+}
+
+/** The names of native/include/stepccl/stepccl.h; which of them have a schedule is asked of the library itself. */
+const ALGORITHMS: readonly Algorithm[] = [
+  "auto", "ring", "tree", "double_binary_tree", "recursive_doubling", "halving_doubling", "direct_one_shot", "direct_two_shot", "hierarchical", "pairwise", "bruck", "binomial", "chain", "dissemination",
+];
+
+export function algorithmsOf(addon: Pick<Addon, "expectedTimeUs">, worldSize: number): Record<Collective, string[]> {
+  const has = (collective: Collective, algorithm: Algorithm): boolean =>
+    unlessUnknown(() => addon.expectedTimeUs({ collective, algorithm, worldSize, bytes: 1 << 20, alphaUs: 1, betaUsPerByte: 1e-4 })) !== null;
+  return Object.fromEntries(Collective.options.map((collective) => [collective, ALGORITHMS.filter((algorithm) => has(collective, algorithm))])) as Record<Collective, string[]>;
 }
 
 export function modelOf(

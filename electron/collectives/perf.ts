@@ -13,7 +13,7 @@ export const RankLine = z.discriminatedUnion("event", [
   z.object({ event: z.literal("spawned"), pid: z.number().optional() }),
   z.object({
     event: z.literal("row"), bytes: z.number().nonnegative(), count: z.number().nonnegative(), datatype: short, redop: short, root: z.number(), algorithm: short,
-    transport: short, iterations: z.number().nonnegative(), out_of_place: TimingLine, in_place: TimingLine,
+    transport: short, iterations: z.number().nonnegative(), out_of_place: TimingLine, in_place: TimingLine.nullish(),
   }),
   z.object({
     event: z.literal("error"), code: z.string().regex(/^(R|DE|A)\d{3}$/), message: z.string().max(4096), next: z.string().max(4096).optional(),

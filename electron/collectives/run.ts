@@ -144,7 +144,7 @@ export class Run {
   }
 
   view(): RunView {
-    const busbws = this.#rows.flatMap((row) => [row.outOfPlace.busbwGBps, row.inPlace.busbwGBps]);
+    const busbws = this.#rows.flatMap((row) => [row.outOfPlace, row.inPlace]).flatMap((timing) => (timing ? [timing.busbwGBps] : []));
     return {
       id: this.id, spec: this.spec, state: this.#state, startedAtMs: this.#startedAtMs, endedAtMs: this.#endedAtMs,
       ranks: [...this.#ranks.values()].map(({ rank, nodeId, state, error }) => ({ rank, nodeId, state, error })),
@@ -162,10 +162,10 @@ export class Run {
   #addRow(rank: Rank, line: RowLine): void {
     // Every rank could print the row; the one of the lowest rank is the run's, as nccl-tests prints it.
     if (rank.rank !== 0 || this.#rows.length >= MAX_ROWS) return;
-    const timing = (t: RowLine["in_place"]): RunRow["inPlace"] => ({ timeUs: t.time_us, algbwGBps: t.algbw_GBps, busbwGBps: t.busbw_GBps, wrong: t.wrong });
+    const timing = (t: RowLine["out_of_place"]): RunRow["outOfPlace"] => ({ timeUs: t.time_us, algbwGBps: t.algbw_GBps, busbwGBps: t.busbw_GBps, wrong: t.wrong });
     this.#rows.push({
       bytes: line.bytes, count: line.count, datatype: line.datatype, redop: line.redop, root: line.root, algorithm: line.algorithm, transport: line.transport,
-      iterations: line.iterations, outOfPlace: timing(line.out_of_place), inPlace: timing(line.in_place), expectedTimeUs: null,
+      iterations: line.iterations, outOfPlace: timing(line.out_of_place), inPlace: line.in_place ? timing(line.in_place) : null, expectedTimeUs: null,
     });
   }
 
@@ -230,7 +230,7 @@ export class Run {
 
 /** Wrong elements over all rows; null when nothing was checked. */
 function wrongOf(rows: readonly RunRow[]): number | null {
-  const counts = rows.flatMap((row) => [row.outOfPlace.wrong, row.inPlace.wrong]).filter((wrong) => wrong !== null);
+  const counts = rows.flatMap((row) => [row.outOfPlace.wrong, row.inPlace?.wrong ?? null]).filter((wrong) => wrong !== null);
   return counts.length === 0 ? null : counts.reduce((a, b) => a + b, 0);
 }
 

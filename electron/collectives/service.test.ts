@@ -2,7 +2,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
-import { ConsoleError, RunSpec, RunView, type RunSpecInput } from "../contract/index.js";
+import { Collective, COLLECTIVE_TAKES, ConsoleError, RunSpec, RunView, type RunSpecInput } from "../contract/index.js";
 import { Collectives } from "./service.js";
 import { RunStore } from "./store.js";
 import { directoryOf, FakeNode, rowEvent } from "./testing.js";
@@ -36,6 +36,28 @@ beforeEach(() => {
 afterEach(async () => {
   await service.close();
   rmSync(folder, { recursive: true });
+});
+
+describe("every collective", () => {
+  it.each(Collective.options)("%s is asked for by its name, with a root where it has one", async (collective) => {
+    const run = await service.start(spec({ collective, root: 1 }));
+    await started();
+    const asked = nodes[0]!.daemon.callsOf("run.start")[0] as Record<string, unknown>;
+    expect(asked).toMatchObject({ collective, algorithm: "auto", datatype: "float32" });
+    expect(asked["root"]).toBe(COLLECTIVE_TAKES[collective].root ? 1 : undefined);
+    nodes[0]!.emit(0, { ...rowEvent(8, 50, 2), root: 1, in_place: null });
+    await soon(() => expect(service.get(run.id).rows).toMatchObject([{ bytes: 8, root: 1, inPlace: null }]));
+    const view = service.get(run.id);
+    expect(view.wrongTotal).toBe(2);
+    expect(view.avgBusbwGBps).toBeCloseTo(view.rows[0]!.outOfPlace.busbwGBps);
+    expect(service.export(run.id, "csv").text.split("\r\n")[1]).toMatch(/^8,2,float,sum,1,ring,tcp,20,50,[\d.e-]+,[\d.e-]+,2,,,,,$/);
+    expect(JSON.parse(service.export(run.id, "json").text)).toMatchObject({ spec: { collective }, rows: [{ inPlace: null }] });
+    await service.stop(run.id);
+  });
+  it("refuses a root that is no rank", () => {
+    expect(RunSpec.safeParse({ collective: "reduce", nodeIds: ["a", "b"], root: 2 }).success).toBe(false);
+    expect(RunSpec.safeParse({ collective: "all_reduce", nodeIds: ["a", "b"], root: 2 }).success).toBe(true);
+  });
 });
 
 describe("a run that goes well", () => {

@@ -1,6 +1,6 @@
 import { randomBytes } from "node:crypto";
 import { setTimeout as delay } from "node:timers/promises";
-import { ConsoleError, type RunSpec, type RunView } from "../contract/index.js";
+import { ConsoleError, type Collective, type RunSpec, type RunView } from "../contract/index.js";
 import type { NodeDirectory } from "../link/directory.js";
 import type { Cluster } from "../link/schemas.js";
 import type { AgentClient } from "../link/types.js";
@@ -81,6 +81,12 @@ export class Collectives {
       this.#release(runId);
       throw error;
     }
+  }
+
+  /** @throws ConsoleError H105 without the addon */
+  async algorithms(worldSize: number): Promise<Record<Collective, string[]>> {
+    if (!this.#modeller) throw ConsoleError.of("H105", { detail: "there is no model of the runtime's schedules" });
+    return this.#modeller.algorithms(worldSize);
   }
 
   /** Ends a run everywhere; no error when it has ended already. @throws ConsoleError H505 */

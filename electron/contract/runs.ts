@@ -4,6 +4,19 @@ import { NodeId } from "./nodes.js";
 
 export const Collective = z.enum(["all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "scatter", "gather", "all_to_all", "send_recv", "barrier"]);
 export type Collective = z.infer<typeof Collective>;
+/** What a collective takes: not every field of a run means something to each. `sized` = it moves bytes (a barrier does not). */
+export const COLLECTIVE_TAKES: Readonly<Record<Collective, { root: boolean; redop: boolean; sized: boolean }>> = {
+  all_reduce: { root: false, redop: true, sized: true },
+  all_gather: { root: false, redop: false, sized: true },
+  reduce_scatter: { root: false, redop: true, sized: true },
+  broadcast: { root: true, redop: false, sized: true },
+  reduce: { root: true, redop: true, sized: true },
+  scatter: { root: true, redop: false, sized: true },
+  gather: { root: true, redop: false, sized: true },
+  all_to_all: { root: false, redop: false, sized: true },
+  send_recv: { root: false, redop: false, sized: true },
+  barrier: { root: false, redop: false, sized: false },
+};
 export const DataType = z.enum(["int8", "uint8", "int32", "uint32", "int64", "uint64", "float16", "bfloat16", "float32", "float64"]);
 export const RedOp = z.enum(["sum", "prod", "min", "max", "avg"]);
 export const RunTransport = z.enum(["auto", "shm", "tcp", "rdma", "dma"]);
@@ -18,6 +31,8 @@ export const RunSpec = z.strictObject({
   algorithm: z.string().regex(/^[a-z_]{1,32}$/).default("auto"),
   datatype: DataType.default("float32"),
   redop: RedOp.default("sum"),
+  /** The rank that the data starts from or ends at, for the collectives that have one. */
+  root: z.number().int().min(0).max(65_535).default(0),
   minBytes: z.number().int().min(1).max(MAX_BYTES).default(8),
   maxBytes: z.number().int().min(1).max(MAX_BYTES).default(16 * 1024 ** 2),
   stepFactor: z.number().int().min(2).max(1024).default(2),
@@ -25,7 +40,8 @@ export const RunSpec = z.strictObject({
   warmup: z.number().int().min(0).max(10_000).default(5),
   check: z.boolean().default(true),
   timeoutMs: z.number().int().min(100).max(3_600_000).default(30_000),
-}).refine((s) => s.minBytes <= s.maxBytes, { message: "minBytes is above maxBytes", path: ["minBytes"] });
+}).refine((s) => s.minBytes <= s.maxBytes, { message: "minBytes is above maxBytes", path: ["minBytes"] })
+  .refine((s) => !COLLECTIVE_TAKES[s.collective].root || s.root < s.nodeIds.length * s.ranksPerNode, { message: "root is no rank of the run", path: ["root"] });
 export type RunSpec = z.infer<typeof RunSpec>;
 export type RunSpecInput = z.input<typeof RunSpec>;
 
@@ -33,7 +49,8 @@ export const Timing = z.object({ timeUs: z.number(), algbwGBps: z.number(), busb
 export const RunRow = z.object({
   bytes: z.number(), count: z.number(), datatype: z.string(), redop: z.string(), root: z.number(), algorithm: z.string(), transport: z.string(), iterations: z.number(),
   outOfPlace: Timing,
-  inPlace: Timing,
+  /** null for a collective that has no form in place. */
+  inPlace: Timing.nullable(),
   /** What the alpha-beta model expects, from this run's own fit or the link's calibration; null before a fit exists. */
   expectedTimeUs: z.number().nullable(),
 });

@@ -38,6 +38,22 @@ describe.skipIf(!existsSync(binary) || !addon)("the real stepccld", () => {
     expect(facts.cpu.threads).toBeGreaterThan(0);
     expect(client.hello.hostname).toBe(hostname());
   });
+  it("of a machine that shows nothing: null for each, and said so", async () => {
+    const bare = join(folder, "bare");
+    for (const name of ["root", "state", "run"]) mkdirSync(join(bare, name), { recursive: true });
+    const socket = join(bare, "agent.sock");
+    const blind = spawn(binary, ["--socket", socket, "--state-dir", join(bare, "state"), "--run-dir", join(bare, "run"), "--sysroot", join(bare, "root"), "--foreground"], { stdio: "ignore" });
+    try {
+      await vi.waitFor(() => expect(existsSync(socket)).toBe(true), { timeout: 10_000 });
+      const asked = await connectAgent(connect(socket), { host: "blind" });
+      const facts = await asked.call("facts.get", {});
+      asked.close();
+      expect(facts).toMatchObject({ os: { pretty_name: null }, kernel: { release: null }, cpu: { model: null, threads: null }, memory: { total_bytes: null }, nics: [] });
+      expect(facts.unreadable.map((entry) => entry.what)).toContain("/proc/meminfo");
+    } finally {
+      blind.kill("SIGKILL");
+    }
+  });
   it("has codes for what is not so", async () => {
     const codeOf = (promise: Promise<unknown>): Promise<string> => promise.then(() => "none", (error: unknown) => (error as ConsoleError).view.code);
     expect(await codeOf(client.call("cluster.get", {}))).toBe("A301");

@@ -2,10 +2,13 @@ import { z } from "zod";
 
 /**
  * What the daemon answers (agent/PROTOCOL.md), as seen from here. Answers come from a node and are hostile: every text and
- * list is bounded. Members that are not known are dropped, so a newer daemon can say more.
+ * list is bounded. Members that are not known are dropped, so a newer daemon can say more. A fact that the node could not
+ * read is null, never a refusal of all the others.
  */
 const short = z.string().max(256);
 const text = z.string().max(4096);
+/** Facts: a text of the node is cut, since one that is too long must not hide all the others. */
+const fact = z.string().transform((v) => v.slice(0, 256));
 const count = z.number().int().nonnegative();
 const bytes = z.number().nonnegative();
 const list = <T extends z.ZodType>(item: T, max: number) => z.array(item).max(max);
@@ -23,39 +26,39 @@ export const Hello = z.object({
 });
 
 const AgentFactsNic = z.object({
-  name: short, mac: short, mtu: z.number(), state: z.enum(["up", "down", "unknown"]).catch("unknown"), speed_mbps: z.number().nullable(), driver: short.nullable(),
-  pci: short.nullable(), numa_node: z.number().nullable(),
+  name: fact, mac: fact.nullable(), mtu: z.number().nullable(), state: z.enum(["up", "down", "unknown"]).catch("unknown"), speed_mbps: z.number().nullable(), driver: fact.nullable(),
+  pci: fact.nullable(), numa_node: z.number().nullable(),
   addresses: list(z.object({ family: z.number(), address: short, prefix: z.number() }), 256), rdma_device: short.nullable(),
 });
 const AgentFactsRdma = z.object({
-  name: short, node_guid: short, fw_version: short.nullable(), netdev: short.nullable(), driver: short.nullable(), pci: short.nullable(), numa_node: z.number().nullable(),
+  name: fact, node_guid: fact.nullable(), fw_version: fact.nullable(), netdev: short.nullable(), driver: short.nullable(), pci: short.nullable(), numa_node: z.number().nullable(),
   ports: list(z.object({
-    port: z.number(), state: z.enum(["down", "init", "armed", "active", "unknown"]).catch("unknown"), phys_state: short,
+    port: z.number(), state: z.enum(["down", "init", "armed", "active", "unknown"]).catch("unknown"), phys_state: fact,
     link_layer: z.enum(["ethernet", "infiniband", "unknown"]).catch("unknown"), rate_gbps: z.number().nullable(), active_mtu_bytes: z.number().nullable(),
-    lid: z.number().nullable(), gids: list(z.object({ index: z.number(), gid: short, type: short, netdev: short.nullable() }), 1024), counters,
-  }), 16),
+    lid: z.number().nullable(), gids: list(z.object({ index: z.number(), gid: short, type: fact, netdev: fact.nullable() }), 4096), counters,
+  }), 256),
 });
 const AgentFactsGpu = z.object({
-  index: z.number(), uuid: short, name: short, pci: short, numa_node: z.number().nullable(), memory_total_bytes: bytes, memory_used_bytes: bytes,
-  driver_version: short, cuda_version: short.nullable(),
+  index: z.number(), uuid: fact, name: fact, pci: fact, numa_node: z.number().nullable(), memory_total_bytes: bytes, memory_used_bytes: bytes,
+  driver_version: fact.nullable(), cuda_version: fact.nullable(),
   nvlinks: list(z.object({ link: z.number(), active: z.boolean(), peer_pci: short.nullable(), rx_bytes: bytes.nullable(), tx_bytes: bytes.nullable() }), 64),
 });
 
 export const AgentFacts = z.object({
   collected_at_ms: z.number(),
-  os: z.object({ id: short, version_id: short, pretty_name: short }),
-  kernel: z.object({ release: short, version: short, cmdline: text, tainted: z.number() }),
+  os: z.object({ id: fact.nullable(), version_id: fact.nullable(), pretty_name: fact.nullable() }),
+  kernel: z.object({ release: fact.nullable(), version: fact.nullable(), cmdline: text.nullable(), tainted: z.number().nullable() }),
   cpu: z.object({
-    model: short, sockets: count, cores: count, threads: count,
-    numa_nodes: list(z.object({ id: z.number(), cpus: text, mem_total_bytes: bytes }), 1024),
+    model: fact.nullable(), sockets: count.nullable(), cores: count.nullable(), threads: count.nullable(),
+    numa_nodes: list(z.object({ id: z.number(), cpus: text, mem_total_bytes: bytes.nullable() }), 2048),
   }),
-  memory: z.object({ total_bytes: bytes, available_bytes: bytes, hugepages_total: count, hugepage_bytes: bytes }),
-  limits: z.object({ memlock_bytes: bytes.nullable(), nofile: z.number() }),
+  memory: z.object({ total_bytes: bytes.nullable(), available_bytes: bytes.nullable(), hugepages_total: count.nullable(), hugepage_bytes: bytes.nullable() }),
+  limits: z.object({ memlock_bytes: bytes.nullable(), nofile: z.number().nullable() }),
   nics: list(AgentFactsNic, 1024),
   rdma: list(AgentFactsRdma, 256),
   gpus: list(AgentFactsGpu, 64),
   driver: z.object({
-    present: z.boolean(), version: short.nullable(), abi: short.nullable(), refcount: z.number().nullable(),
+    present: z.boolean(), version: fact.nullable(), abi: fact.nullable(), refcount: z.number().nullable(),
     device: z.object({ path: short, exists: z.boolean(), mode: short.nullable(), uid: z.number().nullish(), gid: z.number().nullish(), accessible: z.boolean() }),
     last_error: text.nullable(), counters,
   }),
@@ -96,7 +99,7 @@ const Settings = z.object(settingsShape).partial();
 const RunStart = z.strictObject({
   run_id: RUN_ID, collective: short, transport: z.enum(["auto", "shm", "tcp", "rdma", "dma"]), world_size: z.number().int().min(2).max(65_536),
   ranks: list(count, 1024).min(1), unique_id: z.string().regex(/^[0-9a-fA-F]+$/).max(8192).nullable(), rendezvous: z.strictObject({ address: short }),
-  datatype: short, redop: short, algorithm: short, min_bytes: bytes, max_bytes: bytes, step_factor: count, iterations: count, warmup: count, check: z.boolean(),
+  datatype: short, redop: short, root: count.optional(), algorithm: short, min_bytes: bytes, max_bytes: bytes, step_factor: count, iterations: count, warmup: count, check: z.boolean(),
   timeout_ms: count, env: z.record(ENV_NAME, z.string().max(1024)),
 });
 
@@ -132,7 +135,7 @@ export const AGENT_METHODS = {
       }), 1024),
     }),
   },
-  "run.events": { params: z.strictObject({ run_id: RUN_ID, from_seq: count }), result: z.object({ events: list(z.unknown(), 4096), next_seq: count }) },
+  "run.events": { params: z.strictObject({ run_id: RUN_ID, from_seq: count }), result: z.object({ events: list(z.unknown(), 4096), next_seq: count, first_seq: count.optional() }) },
   "run.subscribe": { params: z.strictObject({ run_id: RUN_ID, from_seq: count }), result: z.object({ next_seq: count }) },
   "telemetry.subscribe": { params: z.strictObject({ interval_ms: z.number().int().min(100).max(60_000) }), result: z.object({ subscription: z.union([count, short]) }) },
   "telemetry.unsubscribe": { params: z.strictObject({ subscription: z.union([count, short]) }), result: z.object({}) },

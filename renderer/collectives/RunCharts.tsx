@@ -123,7 +123,7 @@ export function RunCharts({ runs, place, onPlace }: { runs: readonly RunView[]; 
           data={[{ value: "outOfPlace", label: t("run.outOfPlace") }, { value: "inPlace", label: t("run.inPlace") }]}
         />
       </div>
-      {drawn.length === 0 ? <div className={css.noCurve}>{t("run.noRows")}</div> : (
+      {drawn.length === 0 ? <div className={css.noCurve}>{t(runs[0] && runs[0].rows.length > 0 ? "run.noCurve" : "run.noRows")}</div> : (
         <div className={css.chartRow}>
           <Chart title={t("run.timeChart")} measure="timeUs" curves={drawn} onHover={setHovering} />
           <Chart title={t("run.algbwChart")} measure="algbwGBps" curves={drawn} onHover={setHovering} />

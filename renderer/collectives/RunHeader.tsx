@@ -7,7 +7,7 @@ import IconCircleX from "@tabler/icons-react/icons/IconCircleX";
 import IconDownload from "@tabler/icons-react/icons/IconDownload";
 import IconLoader2 from "@tabler/icons-react/icons/IconLoader2";
 import IconPlayerStop from "@tabler/icons-react/icons/IconPlayerStop";
-import type { RunView } from "../../electron/contract/index.js";
+import { COLLECTIVE_TAKES, type RunView } from "../../electron/contract/index.js";
 import type { ShownError } from "../client/page-error.js";
 import { ErrorNote, useErrorText } from "../shared/ErrorNote.js";
 import { duration, gbps } from "../shared/format.js";
@@ -73,17 +73,21 @@ export function RunHeader({ run }: { run: RunView }) {
   });
   const save = useAction(async (signal, format: "csv" | "json") => saveText(await client.request("runs.export", { runId: run.id, format }, { signal })));
   const { spec } = run;
-  const total = sizeCount(spec.minBytes, spec.maxBytes, spec.stepFactor);
+  const takes = COLLECTIVE_TAKES[spec.collective];
+  const total = takes.sized ? sizeCount(spec.minBytes, spec.maxBytes, spec.stepFactor) : 1;
   const wrong = run.wrongTotal ?? 0;
   return (
     <div className={css.runHeader} data-testid="run-header" data-state={run.state}>
       <div className={css.headBar}>
         <RunState run={run} />
         <strong>{t(`ops.${spec.collective}`)}</strong>
-        <span className={`${css.what} ellipsis`}>{transportWord(spec.transport, t)} · {t("run.rankCount", { count: spec.nodeIds.length * spec.ranksPerNode })} · {sizeRange(run)} · {spec.datatype} {spec.redop}</span>
+        <span className={`${css.what} ellipsis`}>{[
+          transportWord(spec.transport, t), t("run.rankCount", { count: spec.nodeIds.length * spec.ranksPerNode }), takes.sized && sizeRange(run), takes.sized && [spec.datatype, takes.redop && spec.redop].filter(Boolean).join(" "),
+          takes.root && t("run.rootRank", { rank: spec.root }), spec.algorithm !== "auto" && oneLine(spec.algorithm, 32),
+        ].filter(Boolean).join(" · ")}</span>
         <span className="dim">{duration((run.endedAtMs ?? now) - run.startedAtMs)}</span>
         {isRunning(run) && <span className={css.progress}><Progress value={total === 0 ? 0 : (run.rows.length / total) * 100} size="sm" aria-label={t("run.progress")} /> {t("run.sizesDone", { done: run.rows.length, total })}</span>}
-        {run.avgBusbwGBps !== null && !isRunning(run) && <span>{t("run.avgBusbw")} <strong>{gbps(run.avgBusbwGBps)} GB/s</strong></span>}
+        {run.avgBusbwGBps !== null && takes.sized && !isRunning(run) && <span>{t("run.avgBusbw")} <strong>{gbps(run.avgBusbwGBps)} GB/s</strong></span>}
         {run.wrongTotal !== null && wrong === 0 && <State tone="ok" icon={IconCircleCheck} label={t("run.noneWrong")} />}
         <span className="spacer" />
         {isRunning(run) && <Button color="red" variant="light" leftSection={<IconPlayerStop size={14} />} loading={stop.busy} onClick={() => void stop.run()}>{t("run.stop")}</Button>}

@@ -17,6 +17,32 @@ describe("the Collectives page", () => {
     expect(within(screen.getByTestId("run-header")).getByText("#wrong 0")).toBeTruthy();
   });
 
+  it("shows a root only where there is one, and the algorithms that the runtime has", async () => {
+    const { host } = renderOver(<CollectivesPage />, { history: false });
+    await screen.findByRole("checkbox", { name: "gpu-01" });
+    expect(screen.queryByRole("combobox", { name: "Root rank" })).toBeNull();
+    fireEvent.change(screen.getByRole("combobox", { name: "Operation" }), { target: { value: "broadcast" } });
+    expect(screen.queryByRole("combobox", { name: "Reduction" })).toBeNull();
+    fireEvent.change(screen.getByRole("combobox", { name: "Root rank" }), { target: { value: "2" } });
+    await screen.findByRole("option", { name: "binomial" });
+    fireEvent.change(screen.getByRole("combobox", { name: "Algorithm" }), { target: { value: "binomial" } });
+    fireEvent.click(screen.getByRole("button", { name: "Run" }));
+    await waitFor(() => expect(host.received).toContainEqual(expect.objectContaining({ method: "runs.start", params: expect.objectContaining({ collective: "broadcast", root: 2, algorithm: "binomial" }) })));
+    await waitFor(() => expect(screen.getByTestId("run-header").textContent).toContain("root 2"));
+    expect(within(screen.getByTestId("run-table")).getByRole("columnheader", { name: "root" })).toBeTruthy();
+  });
+
+  it("runs a barrier, which has no sizes, and shows its row", async () => {
+    renderOver(<CollectivesPage />, { history: false });
+    await screen.findByRole("checkbox", { name: "gpu-01" });
+    fireEvent.change(screen.getByRole("combobox", { name: "Operation" }), { target: { value: "barrier" } });
+    expect(screen.queryByRole("textbox", { name: /^To/ })).toBeNull();
+    fireEvent.click(screen.getByRole("button", { name: "Run" }));
+    await waitFor(() => expect(screen.getByTestId("run-header").dataset.state).toBe("succeeded"));
+    expect(within(screen.getByTestId("run-table")).getAllByRole("row")).toHaveLength(2 + 1);
+    expect(screen.getByText(/no curve over size/)).toBeTruthy();
+  });
+
   it("stops a run on request", async () => {
     renderOver(<CollectivesPage />, { history: false, stepMs: 300 });
     await screen.findByRole("checkbox", { name: "gpu-01" });

@@ -27,6 +27,15 @@ describe("the form", () => {
     expect(problems({ transport: "shm" })).toEqual(["shmOneNode"]);
     expect(problems({ nodeIds: new Set(["gone"]) })).toEqual(["noNodes"]);
   });
+  it("asks only for what the collective takes", () => {
+    const spec = (change: object) => specOf({ ...FIRST_DRAFT, ...change }, UP).spec;
+    expect(spec({ collective: "broadcast", root: 2, redop: "max" })).toMatchObject({ root: 2, redop: "sum" });
+    expect(spec({ collective: "all_reduce", root: 2, redop: "max" })).toMatchObject({ root: 0, redop: "max" });
+    // A barrier moves nothing: what is wrong with the sizes does not matter to it.
+    expect(spec({ collective: "barrier", minSize: "x", stepFactor: 1 })).toMatchObject({ minBytes: 8, maxBytes: 8 });
+    expect(specOf({ ...FIRST_DRAFT, collective: "reduce", root: 3 }, UP).problems).toEqual(["root"]);
+    expect(specOf({ ...FIRST_DRAFT, collective: "reduce", root: 3, ranksPerNode: 2 }, UP).problems).toEqual([]);
+  });
   it("comes back from a run as it went in", () => {
     const { spec } = specOf({ ...FIRST_DRAFT, minSize: "1K", transport: "tcp" }, UP);
     const parsed = RunSpec.parse(spec);

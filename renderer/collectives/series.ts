@@ -10,8 +10,9 @@ export interface CurvePoint { bytes: number; timeUs: number | null; algbwGBps: n
 /** The points of one run. A log axis has no place for zero: such a value is left out, never drawn as something else. */
 export function curveOf(run: RunView, place: Place): CurvePoint[] {
   const positive = (value: number | null): number | null => (value !== null && Number.isFinite(value) && value > 0 ? value : null);
-  const points = run.rows.filter((row) => row.bytes > 0).map((row) => {
+  const points = run.rows.filter((row) => row.bytes > 0).flatMap((row) => {
     const timing = row[place];
+    if (timing === null) return [];
     return { bytes: row.bytes, timeUs: positive(timing.timeUs), algbwGBps: timing.algbwGBps, busbwGBps: timing.busbwGBps, expectedTimeUs: positive(row.expectedTimeUs) };
   });
   if (points.length <= MAX_POINTS) return points;

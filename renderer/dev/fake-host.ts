@@ -1,5 +1,5 @@
 import {
-  BRING_UP_STEPS, ConsoleError, NodeInput, toErrorView,
+  BRING_UP_STEPS, Collective, ConsoleError, NodeInput, toErrorView,
   type Carrier, type ClientMessage, type DiagnosisView, type HostMessage, type LinkView, type NodeView, type OperationView, type RunView, type StepView, type TelemetryTick,
 } from "../../electron/contract/index.js";
 import { fakeDiagnosis } from "./fake-diagnosis.js";
@@ -137,6 +137,7 @@ export class FakeHost implements Carrier {
         return {};
       }
       case "topology.get": case "topology.probe": return { epoch: 4, links: this.links };
+      case "runs.algorithms": return Object.fromEntries(Collective.options.map((collective) => [collective, collective === "broadcast" ? ["auto", "binomial"] : ["auto", "ring"]]));
       case "runs.start": return this.#run(params);
       case "runs.stop": {
         const run = this.runs.get(String(params.runId));

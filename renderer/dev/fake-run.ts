@@ -1,4 +1,4 @@
-import { RunSpec, type RunView } from "../../electron/contract/index.js";
+import { COLLECTIVE_TAKES, RunSpec, type RunView } from "../../electron/contract/index.js";
 
 type Row = RunView["rows"][number];
 
@@ -10,17 +10,18 @@ export function fakeRow(spec: RunSpec, bytes: number, wrong: number): Row {
   const factor = (2 * (ranks - 1)) / ranks;
   const expected = 2 * (ranks - 1) * alphaUs + (factor * bytes) / bytesPerUs;
   const timing = (scale: number) => {
-    const timeUs = expected * scale * (1 + 0.07 * Math.sin(Math.log2(bytes) * 1.7));
+    const timeUs = expected * scale * (1 + 0.07 * Math.sin(Math.log2(Math.max(1, bytes)) * 1.7));
     const algbwGBps = bytes / timeUs / 1000;
     return { timeUs, algbwGBps, busbwGBps: algbwGBps * factor, wrong: spec.check ? wrong : null };
   };
   return {
-    bytes, count: Math.max(1, Math.floor(bytes / 4)), datatype: spec.datatype, redop: spec.redop, root: -1, algorithm: "ring", transport: spec.transport === "auto" ? "rdma" : spec.transport, iterations: spec.iterations,
+    bytes, count: Math.max(1, Math.floor(bytes / 4)), datatype: spec.datatype, redop: spec.redop, root: COLLECTIVE_TAKES[spec.collective].root ? spec.root : -1, algorithm: "ring", transport: spec.transport === "auto" ? "rdma" : spec.transport, iterations: spec.iterations,
     outOfPlace: timing(1.06), inPlace: timing(1.03), expectedTimeUs: expected,
   };
 }
 
 export function sizesOf(spec: RunSpec): number[] {
+  if (!COLLECTIVE_TAKES[spec.collective].sized) return [0];
   const sizes: number[] = [];
   for (let size = spec.minBytes; size <= spec.maxBytes; size *= spec.stepFactor) sizes.push(size);
   return sizes;

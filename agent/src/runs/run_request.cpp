@@ -69,11 +69,12 @@ bool RunRequest::has_rank_zero() const { return !ranks.empty() && ranks.front() 
 RunRequest parse_run_start(const json &value)
 {
 	const Params params(value, {"run_id", "collective", "transport", "world_size", "ranks", "unique_id", "rendezvous",
-				    "datatype", "redop", "algorithm", "min_bytes", "max_bytes", "step_factor", "iterations",
+				    "datatype", "redop", "root", "algorithm", "min_bytes", "max_bytes", "step_factor", "iterations",
 				    "warmup", "check", "timeout_ms", "env"});
 	RunRequest out;
 	out.run_id = params.token("run_id", 64);
-	out.collective = params.one_of("collective", {"all_reduce"});
+	out.collective = params.one_of("collective", {"all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "scatter", "gather",
+						  "all_to_all", "send_recv", "barrier"});
 	out.transport = params.one_of("transport", {"auto", "shm", "tcp", "rdma", "dma"});
 	out.world_size = static_cast<int>(params.integer("world_size", 1, kMaxWorldSize));
 	out.ranks = parse_ranks(params, out.world_size);
@@ -87,6 +88,8 @@ RunRequest parse_run_start(const json &value)
 	out.rendezvous_address = rendezvous.ip_address("address");
 	out.datatype = params.token("datatype", 16, "_");
 	out.redop = params.token("redop", 16, "_");
+	if (params.has("root"))
+		out.root = static_cast<int>(params.integer("root", 0, out.world_size - 1));
 	out.algorithm = params.token("algorithm", 32, "_");
 	out.min_bytes = params.integer("min_bytes", 1, kMaxMessageBytes);
 	out.max_bytes = params.integer("max_bytes", 1, kMaxMessageBytes);
@@ -112,7 +115,7 @@ RunRequest parse_run_start(const json &value)
 std::vector<std::string> worker_arguments(const RunRequest &request, int rank)
 {
 	const bool ipv6 = request.rendezvous_address.find(':') != std::string::npos;
-	return {"--json",
+	std::vector<std::string> out = {"--json",
 		"--die-with-parent",
 		"--collective", request.collective,
 		"--rank", std::to_string(rank),
@@ -130,6 +133,9 @@ std::vector<std::string> worker_arguments(const RunRequest &request, int rank)
 		"-d", request.datatype,
 		"-o", request.redop,
 		"--timeout-ms", std::to_string(request.timeout_ms)};
+	if (request.root)
+		out.insert(out.end(), {"-r", std::to_string(*request.root)});
+	return out;
 }
 
 std::vector<std::string> worker_environment(const RunRequest &request, const std::string &rings_directory,

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,7 @@ struct RunRequest {
 	std::string rendezvous_address;
 	std::string datatype;
 	std::string redop;
+	std::optional<int> root; ///< of the collectives that have one
 	std::string algorithm;
 	std::int64_t min_bytes = 0;
 	std::int64_t max_bytes = 0;
