@@ -32,7 +32,7 @@ export async function createHost(options: HostOptions): Promise<Host> {
   const log = openLog(options.dataDir);
   const onError = (error: unknown): void => log.error({ err: error }, "internal error");
   const store = openStore(options.dataDir);
-  const fleet = new Fleet({ store, secrets: options.secrets ?? new MemorySecretKeeper(), bundleDir: options.bundleDir, onError, ...options.fleet });
+  const fleet = new Fleet({ store, secrets: options.secrets ?? new MemorySecretKeeper(), bundleDir: options.bundleDir, onError, dialQuietly: options.shell !== "cli", ...options.fleet });
   const telemetry = new Telemetry({ nodes: fleet, onError });
   const topology = new Topology({ nodes: fleet, onError });
   const collectives = new Collectives({ nodes: fleet, store: new RunStore(options.dataDir), modeller: new AlphaBetaModeller(onError), onError });
@@ -56,6 +56,8 @@ export async function createHost(options: HostOptions): Promise<Host> {
     },
     "nodes.bringUp": ({ nodeIds }) => fleet.bringUp(nodeIds),
     "nodes.takeDown": ({ nodeIds }) => fleet.takeDown(nodeIds),
+    "nodes.lockHolder": ({ nodeId }, signal) => fleet.lockHolder(nodeId, signal),
+    "nodes.breakLock": async ({ nodeId, token }, signal) => ({ broken: await fleet.breakLock(nodeId, token, signal) }),
     "operations.list": () => fleet.listOperations(),
     "operations.cancel": ({ operationId }) => {
       fleet.cancelOperation(operationId);
@@ -65,6 +67,7 @@ export async function createHost(options: HostOptions): Promise<Host> {
     "topology.probe": (_params, signal) => topology.probe(signal),
     "runs.list": () => collectives.list(),
     "runs.get": ({ runId }) => collectives.get(runId),
+    "runs.algorithms": ({ worldSize }) => collectives.algorithms(worldSize),
     "runs.start": (spec, signal) => collectives.start(spec, signal),
     "runs.stop": async ({ runId }) => {
       await collectives.stop(runId);

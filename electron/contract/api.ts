@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { DiagnosisView } from "./diagnosis.js";
-import { AuthMethod, HostKeyView, NodeId, NodeInput, NodeView, OperationId, OperationView } from "./nodes.js";
-import { RunId, RunSpec, RunView } from "./runs.js";
+import { AuthMethod, HostKeyView, LockHolder, NodeId, NodeInput, NodeView, OperationId, OperationView } from "./nodes.js";
+import { Collective, RunId, RunSpec, RunView } from "./runs.js";
 import { LinkView, TelemetryTick, TopologyView } from "./topology.js";
 
 const Nothing = z.strictObject({});
@@ -40,12 +40,18 @@ export const METHODS = {
   "nodes.bringUp": { params: z.strictObject({ nodeIds: NodeIds }), result: z.object({ operationId: OperationId }) },
   /** Takes runtime, daemon and driver off the nodes again. */
   "nodes.takeDown": { params: z.strictObject({ nodeIds: NodeIds }), result: z.object({ operationId: OperationId }) },
+  /** Which console holds a node for a change; null for none. */
+  "nodes.lockHolder": { params: z.strictObject({ nodeId: NodeId }), result: LockHolder.nullable() },
+  /** Breaks exactly the hold with this token; `broken` is false when it is not there any more. Its holder stops before its next act. */
+  "nodes.breakLock": { params: z.strictObject({ nodeId: NodeId, token: z.string().regex(/^[A-Za-z0-9:-]{0,80}$/) }), result: z.object({ broken: z.boolean() }) },
   "operations.list": { params: Nothing, result: z.array(OperationView) },
   "operations.cancel": { params: z.strictObject({ operationId: OperationId }), result: Done },
   "topology.get": { params: Nothing, result: TopologyView },
   "topology.probe": { params: Nothing, result: TopologyView },
   "runs.list": { params: Nothing, result: z.array(RunView) },
   "runs.get": { params: z.strictObject({ runId: RunId }), result: RunView },
+  /** The schedules that this version has for each collective among so many ranks; "auto" is one of them. */
+  "runs.algorithms": { params: z.strictObject({ worldSize: z.number().int().min(2).max(65_536) }), result: z.record(Collective, z.array(z.string())) },
   "runs.start": { params: RunSpec, result: RunView },
   "runs.stop": { params: z.strictObject({ runId: RunId }), result: Done },
   "runs.export": { params: z.strictObject({ runId: RunId, format: z.enum(["csv", "json"]) }), result: z.object({ fileName: z.string(), mediaType: z.string(), text: z.string() }) },

@@ -47,19 +47,21 @@ export type HostKeyView = z.infer<typeof HostKeyView>;
 export const NodePhase = z.enum(["new", "needs_host_key", "reachable", "bringing_up", "up", "degraded", "unreachable", "failed"]);
 export type NodePhase = z.infer<typeof NodePhase>;
 
+/** A fact that the node could not read is null, and `unreadable` says why. */
 export const NodeFacts = z.object({
   collectedAtMs: z.number(),
   hostname: z.string(),
-  os: z.string(),
-  kernel: z.string(),
-  cpuModel: z.string(),
-  cpuThreads: z.number(),
+  os: z.string().nullable(),
+  kernel: z.string().nullable(),
+  cpuModel: z.string().nullable(),
+  cpuThreads: z.number().nullable(),
   numaNodes: z.number(),
-  memoryTotalBytes: z.number(),
-  memoryAvailableBytes: z.number(),
+  memoryTotalBytes: z.number().nullable(),
+  memoryAvailableBytes: z.number().nullable(),
+  /** null = unlimited. */
   memlockBytes: z.number().nullable(),
   nics: z.array(z.object({
-    name: z.string(), state: z.string(), speedMbps: z.number().nullable(), mtuBytes: z.number(), mac: z.string(), driver: z.string().nullable(),
+    name: z.string(), state: z.string(), speedMbps: z.number().nullable(), mtuBytes: z.number().nullable(), mac: z.string().nullable(), driver: z.string().nullable(),
     pci: z.string().nullable(), numaNode: z.number().nullable(), addresses: z.array(z.string()), rdmaDevice: z.string().nullable(),
   })),
   rdma: z.array(z.object({
@@ -103,6 +105,17 @@ export const NodeView = z.object({
   addedAtMs: z.number(),
 });
 export type NodeView = z.infer<typeof NodeView>;
+
+/** Which console works on a node now. Its texts come from the node: hostile. */
+export const LockHolder = z.object({
+  /** Names exactly this hold; "" for a lock that no console wrote. */
+  token: z.string(),
+  owner: z.string(),
+  sinceMs: z.number().nullable(),
+  /** A console at work renews it every 30 s. */
+  heartbeatAgeSeconds: z.number().nullable(),
+});
+export type LockHolder = z.infer<typeof LockHolder>;
 
 export const StepState = z.enum(["pending", "running", "done", "skipped", "failed", "rolled_back"]);
 export type StepState = z.infer<typeof StepState>;

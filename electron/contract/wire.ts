@@ -31,4 +31,6 @@ export interface Carrier {
   onMessage(listener: (message: HostMessage) => void): () => void;
   onState(listener: (state: "connecting" | "open" | "closed") => void): () => void;
   close(): void;
+  /** The desktop's own file dialog: a path, or null when it was closed. Absent where the shell has none (see hello's capabilities). */
+  chooseFile?(): Promise<string | null>;
 }

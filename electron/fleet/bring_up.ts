@@ -51,6 +51,7 @@ export async function bringUp(context: BringUpContext, task: NodeTask): Promise<
     await task.step("preflight", async (report) => {
       const found = await work.preflight();
       lock = await NodeLock.take(session, host, context.consoleId);
+      work.lock = lock;
       begun = true;
       const recovered = await work.begin();
       report.detail(recovered ? `${found.summary}; an earlier bring-up that was cut off has been undone` : found.summary);
@@ -77,6 +78,8 @@ export async function bringUp(context: BringUpContext, task: NodeTask): Promise<
 }
 
 class BringUp {
+  /** Asked before each act: another console may have broken it. */
+  lock: NodeLock | null = null;
   #found: Preflight | null = null;
   #staged: string | null = null;
   #present = false;
@@ -208,6 +211,8 @@ class BringUp {
     const { session, host } = this.#context;
     try {
       await this.#context.leave();
+      // The journal is the other console's now: its bring-up undoes it before it begins.
+      if (this.lock?.lost) return "another console holds the node now, and undoes it with its next bring-up";
       const fields = await runScript(session, host, "rolling back", TX_ROLLBACK, [], { root: true, timeoutMs: SLOW_TIMEOUT_MS });
       const failed = fields.all("undo_failed");
       return fields.one("undone") === "yes" && failed.length === 0 ? null : `not undone: ${failed.join(", ") || "the journal"}`;
@@ -230,6 +235,7 @@ class BringUp {
   /** As root and to its end: an abort takes effect before the next one, never in the middle. */
   async #root(name: string, args: readonly string[], script: string, timeoutMs = SLOW_TIMEOUT_MS): Promise<Fields> {
     if (this.#task.signal.aborted) throw ConsoleError.of("H104");
+    await this.lock?.assertHeld();
     const options: ScriptOptions = { root: true, timeoutMs };
     return await runScript(this.#context.session, this.#context.host, name, script, args, options);
   }

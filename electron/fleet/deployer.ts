@@ -71,7 +71,7 @@ export class Deployer {
       throw error;
     } finally {
       node.operation = null;
-      if (node.record.up) this.o.keeper.nudge(node);
+      this.o.keeper.nudge(node);
       this.o.changed(node);
     }
   }

@@ -36,4 +36,14 @@ describe("facts for the page", () => {
     facts.os.pretty_name = "Debian\u001b[31m\u202Eevil";
     expect(factsView(facts, "host\u0007name")).toMatchObject({ os: "Debian evil", hostname: "host name", rdma: [{ name: "rxe0", port: 1, rateGbps: 1 }] });
   });
+  it("say null for what the node could not read", () => {
+    const facts = factsOf("10.77.0.1");
+    facts.os = { id: null, version_id: null, pretty_name: null };
+    facts.kernel.release = null;
+    facts.cpu = { ...facts.cpu, model: null, threads: null };
+    facts.nics[0]!.mac = null;
+    facts.nics[0]!.mtu = null;
+    expect(factsView(facts, "h")).toMatchObject({ os: null, kernel: null, cpuModel: null, cpuThreads: null });
+    expect(factsView(facts, "h").nics[0]).toMatchObject({ mac: null, mtuBytes: null });
+  });
 });

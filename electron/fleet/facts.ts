@@ -7,12 +7,13 @@ import type { ClusterState } from "./store.js";
 /** The daemon's facts in the terms of the contract. */
 export function factsView(facts: AgentFacts, hostname: string): NodeFacts {
   const line = (text: string): string => plainLine(text, 256);
+  const lineOrNull = (text: string | null): string | null => (text === null ? null : line(text));
   return {
-    collectedAtMs: facts.collected_at_ms, hostname: line(hostname), os: line(facts.os.pretty_name), kernel: line(facts.kernel.release), cpuModel: line(facts.cpu.model),
+    collectedAtMs: facts.collected_at_ms, hostname: line(hostname), os: lineOrNull(facts.os.pretty_name ?? facts.os.id), kernel: lineOrNull(facts.kernel.release), cpuModel: lineOrNull(facts.cpu.model),
     cpuThreads: facts.cpu.threads, numaNodes: facts.cpu.numa_nodes.length, memoryTotalBytes: facts.memory.total_bytes, memoryAvailableBytes: facts.memory.available_bytes,
     memlockBytes: facts.limits.memlock_bytes,
     nics: facts.nics.map((n) => ({
-      name: line(n.name), state: n.state, speedMbps: n.speed_mbps, mtuBytes: n.mtu, mac: line(n.mac), driver: n.driver, pci: n.pci, numaNode: n.numa_node,
+      name: line(n.name), state: n.state, speedMbps: n.speed_mbps, mtuBytes: n.mtu, mac: lineOrNull(n.mac), driver: n.driver, pci: n.pci, numaNode: n.numa_node,
       addresses: n.addresses.map((a) => `${line(a.address)}/${a.prefix}`), rdmaDevice: n.rdma_device,
     })),
     rdma: facts.rdma.flatMap((d) => d.ports.map((p) => ({

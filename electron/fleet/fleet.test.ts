@@ -217,6 +217,51 @@ describe("bring-up", () => {
     expect(fleet.get("n1")).toMatchObject({ phase: "failed", member: null, error: { code } });
   });
 
+  it("shows who else holds a node, breaks exactly that hold, and then goes on", async () => {
+    const fleet = open();
+    await fleet.add(input("n1"));
+    node("n1").agent = new FakeAgent();
+    let held: string | null = "other:1";
+    const base = healthy();
+    node("n1").answer = (command, options) => {
+      const name = nameOf(options.stdin);
+      if (name === "breaking the lock") {
+        const mine = held !== null && command.includes(held);
+        if (mine) held = null;
+        return { stdout: mine ? "" : "lost=yes\n" };
+      }
+      if (held !== null && (name === "taking the lock" || name === "looking at the lock")) return { stdout: `held_token=${held}\nheld_owner=eve@host, pid 1\nheld_since=1\nage=7\n` };
+      return base(command, options);
+    };
+    expect((await ended(fleet, (await fleet.bringUp(["n1"])).operationId)).nodes[0]?.error).toMatchObject({ code: "H314", params: { owner: "eve@host, pid 1" } });
+    expect(await fleet.lockHolder("n1")).toEqual({ token: "other:1", owner: "eve@host, pid 1", sinceMs: 1000, heartbeatAgeSeconds: 7 });
+    expect(await fleet.breakLock("n1", "older:9")).toBe(false);
+    expect(fleet.get("n1")?.error?.code).toBe("H314");
+    expect(await fleet.breakLock("n1", "other:1")).toBe(true);
+    expect(await fleet.lockHolder("n1")).toBeNull();
+    expect(fleet.get("n1")).toMatchObject({ phase: "reachable", error: null });
+    expect((await ended(fleet, (await fleet.bringUp(["n1"])).operationId)).state).toBe("succeeded");
+  });
+
+  it("stops before its next act when its own lock was broken, and leaves the undoing to the other console", async () => {
+    const fleet = open();
+    await fleet.add(input("n1"));
+    const asked: string[] = [];
+    const base = healthy();
+    let broken = false;
+    node("n1").answer = (command, options) => {
+      const name = nameOf(options.stdin);
+      asked.push(name);
+      if (name === "unpacking the bundle") broken = true;
+      return name === "the lock's heartbeat" && broken ? { stdout: "lost=yes\n" } : base(command, options);
+    };
+    const view = (await ended(fleet, (await fleet.bringUp(["n1"])).operationId)).nodes[0];
+    expect(view?.error).toMatchObject({ code: "H314", params: { since: "just now" } });
+    expect(asked).not.toContain("installing");
+    expect(asked).not.toContain("rolling back");
+    expect(view?.steps.find((step) => step.id === "verify")?.detail).toContain("another console holds the node");
+  });
+
   it("is refused while another one holds the node, and can be cancelled", async () => {
     const fleet = open();
     await fleet.add(input("n1"));
@@ -322,6 +367,66 @@ describe("links", () => {
     const later = open();
     await later.start();
     await vi.waitFor(() => expect(later.get("n1")).toMatchObject({ phase: "up", member: 0 }), { timeout: 5_000 });
+  });
+
+  it("of nodes that are not up are dialled quietly on start, few at a time, and again when they are lost", async () => {
+    const names = Array.from({ length: 80 }, (_, i) => `n${i}`);
+    const first = open({ dialQuietly: false });
+    for (const name of names) await first.add(input(name));
+    await first.close();
+    let dialling = 0;
+    let most = 0;
+    for (const name of names) {
+      const fake = node(name);
+      const dial = fake.connect.bind(fake);
+      fake.connect = async (signal) => {
+        most = Math.max(most, ++dialling);
+        await new Promise((resolve) => setTimeout(resolve, 5));
+        await dial(signal).finally(() => dialling--);
+      };
+      // As known_hosts would: nothing is dialled whose key is not known.
+      if (name !== "n0") store.trust.trust({ name: `${name}.lab`, type: "ssh-ed25519", key: Buffer.from(`\0\0\0\vssh-ed25519${name}`), addedAtMs: 0, source: "operator" });
+    }
+    node("n1").unreachable = ConsoleError.of("H201", { host: "n1", port: 22, detail: "no route to host" });
+    const later = open();
+    await later.start();
+    await vi.waitFor(() => expect(later.list().filter((view) => view.phase === "reachable")).toHaveLength(78), { timeout: 5_000 });
+    expect(most).toBeLessThanOrEqual(32);
+    expect(node("n0").dials).toBe(0);
+    expect(later.get("n1")).toMatchObject({ phase: "failed", error: { code: "H201" } });
+    node("n1").unreachable = null;
+    node("n2").lose();
+    expect(phase(later, "n2")).toBe("unreachable");
+    await vi.waitFor(() => expect([phase(later, "n1"), phase(later, "n2")]).toEqual(["reachable", "reachable"]), { timeout: 8_000 });
+  });
+
+  it("are taken up as soon as the key is trusted; a command of the CLI leaves that to itself", async () => {
+    const f = new Fixture();
+    const server = await f.sshd();
+    try {
+      for (const [name, dialQuietly] of [["quiet", true], ["cli", false]] as const) {
+        const fleet = open({ openSession: undefined as never, store: openStore(join(dir, name)), dialQuietly });
+        const { id } = await fleet.add(input("real", { host: "127.0.0.1", port: server.port, user: server.user, auth: { kind: "key", keyPath: f.userKey.path } }));
+        await fleet.trustHostKey(id, f.hostKey.fingerprint);
+        if (dialQuietly) await vi.waitFor(() => expect(fleet.get(id)).toMatchObject({ phase: "reachable", connection: { state: "connected" } }), { timeout: 5_000 });
+        else expect(fleet.get(id)?.connection.state).toBe("disconnected");
+      }
+    } finally {
+      await f.close();
+    }
+  });
+
+  it("whose login is refused are not tried again and again", async () => {
+    const fleet = open();
+    store.trust.trust({ name: "n1.lab", type: "ssh-ed25519", key: Buffer.from("k"), addedAtMs: 0, source: "operator" });
+    node("n1").unreachable = ConsoleError.of("H204", { host: "n1", user: "ops", detail: "publickey" });
+    await fleet.add(input("n1"));
+    await vi.waitFor(() => expect(fleet.get("n1")?.error?.code).toBe("H204"));
+    await new Promise((resolve) => setTimeout(resolve, 1_200));
+    expect(node("n1").dials).toBe(1);
+    node("n1").unreachable = null;
+    await fleet.setAuth("n1", { kind: "agent" });
+    await vi.waitFor(() => expect(phase(fleet, "n1")).toBe("reachable"));
   });
 
   it("of a second console find the daemon and its cluster", async () => {

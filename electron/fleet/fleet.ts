@@ -1,6 +1,6 @@
 import { EventEmitter } from "node:events";
 import type { Duplex } from "node:stream";
-import { ConsoleError, toErrorView, type AuthMethod, type HostKeyView, type NodeInput, type NodeView, type OperationView } from "../contract/index.js";
+import { ConsoleError, toErrorView, type AuthMethod, type HostKeyView, type LockHolder, type NodeInput, type NodeView, type OperationView } from "../contract/index.js";
 import type { NodeDirectory } from "../link/directory.js";
 import { connectAgent, type ConnectedAgent, type ConnectOptions } from "../link/index.js";
 import type { AgentClient } from "../link/types.js";
@@ -10,6 +10,7 @@ import { KeyedTopic } from "../streams.js";
 import { describeBundle } from "./bundle.js";
 import { Deployer } from "./deployer.js";
 import { FACTS_INTERVAL_MS, LinkKeeper } from "./link_keeper.js";
+import { breakLock, lockHolder } from "./lock.js";
 import { ManagedNode, targetOf, UNKNOWN_KEY } from "./managed_node.js";
 import { Membership } from "./membership.js";
 import { Operations } from "./operations.js";
@@ -26,6 +27,8 @@ export interface FleetOptions {
   /** ~/.ssh/config, or another file. */
   readonly sshConfig?: string;
   readonly factsIntervalMs?: number;
+  /** False: nodes that are not up are connected to only when asked for, as a command of the CLI does. */
+  readonly dialQuietly?: boolean;
   /** For tests: other ends than real ones. */
   readonly openSession?: (nodeId: string, target: SshTarget) => NodeTransport;
   readonly connectAgent?: (stream: Duplex, options: ConnectOptions) => Promise<ConnectedAgent>;
@@ -64,6 +67,7 @@ export class Fleet extends EventEmitter<FleetEvents> implements NodeDirectory {
     this.topic = new KeyedTopic<NodeView>({ list: () => this.list(), get: (id) => this.get(id) });
     this.#keeper = new LinkKeeper({
       connectAgent: options.connectAgent ?? connectAgent, membership: this.membership, factsIntervalMs: options.factsIntervalMs ?? FACTS_INTERVAL_MS,
+      visit: options.dialQuietly === false ? null : (node, signal) => this.#visit(node, signal),
       changed: (node) => this.#changed(node.id), save: (node) => this.#saveSeen(node),
       agentUp: (node, agent) => this.emit("agent-up", node.id, agent), agentDown: (node, reason) => this.emit("agent-down", node.id, reason),
     });
@@ -73,14 +77,13 @@ export class Fleet extends EventEmitter<FleetEvents> implements NodeDirectory {
     });
   }
 
-  /** Takes up the links to the nodes that were up. Waits for none of them. */
+  /** Takes up the links to the nodes that were up, and dials the others whose key is trusted. Waits for none of them. */
   async start(): Promise<void> {
     const known = await readKnownHosts(this.#env.knownHostsFiles).catch((error: unknown) => toErrorView(error));
     for (const record of this.#options.store.nodes.list()) {
       const node = this.#adopt(record);
       if (Array.isArray(known)) await this.#readHostKey(node, known);
       else node.fail(new ConsoleError(known));
-      if (!record.up) continue;
       if (record.authKind !== "agent") await this.#withSecret(node).catch((error: unknown) => node.fail(error));
       this.#keeper.start(node);
     }
@@ -150,6 +153,7 @@ export class Fleet extends EventEmitter<FleetEvents> implements NodeDirectory {
       this.#options.store.nodes.remove(record.id);
       throw error;
     }
+    this.#keeper.start(node);
     this.#changed(record.id);
     return node.view();
   }
@@ -165,7 +169,7 @@ export class Fleet extends EventEmitter<FleetEvents> implements NodeDirectory {
     await this.#setAuth(node, auth);
     node.failed = false;
     node.error = null;
-    if (node.record.up && node.operation === null) this.#keeper.nudge(node);
+    if (node.operation === null) this.#keeper.nudge(node);
     this.#changed(nodeId);
     return node.view();
   }
@@ -191,6 +195,7 @@ export class Fleet extends EventEmitter<FleetEvents> implements NodeDirectory {
 
   /**
    * Confirms exactly `fingerprint`: the node (or the first untrusted hop before it) is asked again, and must offer it still.
+   * The nodes whose key it is are connected to then; that is not waited for.
    * @throws ConsoleError H203 it offers another one now, H213 the key is revoked
    */
   async trustHostKey(nodeId: string, fingerprint: string, signal?: AbortSignal): Promise<NodeView> {
@@ -217,10 +222,11 @@ export class Fleet extends EventEmitter<FleetEvents> implements NodeDirectory {
         other.failed = false;
       }
       await this.#readHostKey(other);
+      if (other !== node && other.operation === null) this.#keeper.start(other);
       this.#changed(other.id);
     }
     if (name === hostKeyName(node.record)) node.hostKey = (await HostKeyJudge.read(node.record, this.#env.knownHostsFiles, this.#env.trust)).view(key);
-    if (node.record.up && node.operation === null) this.#keeper.nudge(node);
+    if (node.operation === null) this.#keeper.nudge(node);
     this.#changed(nodeId);
     return node.view();
   }
@@ -229,12 +235,10 @@ export class Fleet extends EventEmitter<FleetEvents> implements NodeDirectory {
   async connect(nodeId: string, signal?: AbortSignal): Promise<NodeView> {
     const node = this.#node(nodeId);
     try {
-      await this.#withSecret(node);
-      await node.session.connect(signal);
-      await this.#readHostKey(node);
+      await this.#visit(node, signal);
       node.failed = false;
       node.error = null;
-      if (node.operation === null) await this.#deployer.adoptRunning(node, signal);
+      if (node.operation === null) this.#keeper.nudge(node);
     } catch (error) {
       if (!(error instanceof ConsoleError && error.view.code === "H104")) node.fail(error);
       throw error;
@@ -242,6 +246,18 @@ export class Fleet extends EventEmitter<FleetEvents> implements NodeDirectory {
       this.#changed(nodeId);
     }
     return node.view();
+  }
+
+  async #visit(node: ManagedNode, signal?: AbortSignal): Promise<void> {
+    await this.#withSecret(node);
+    await node.session.connect(signal);
+    await this.#readHostKey(node);
+    // What failed on the node itself stays to be read; that it could not be reached is over.
+    if (node.error?.code.startsWith("H2")) {
+      node.failed = false;
+      node.error = null;
+    }
+    if (node.operation === null) await this.#deployer.adoptRunning(node, signal);
   }
 
   /** Takes nodes out of this console; on the nodes nothing changes. Trust in their keys stays. @throws ConsoleError H301, H312 */
@@ -264,6 +280,21 @@ export class Fleet extends EventEmitter<FleetEvents> implements NodeDirectory {
   /** @throws ConsoleError H301; everything else is in the operation */
   async takeDown(nodeIds: readonly string[]): Promise<{ operationId: string }> {
     return { operationId: this.#deployer.takeDown(nodeIds) };
+  }
+  /** @throws ConsoleError H301, and what a connection or sudo ends with */
+  async lockHolder(nodeId: string, signal?: AbortSignal): Promise<LockHolder | null> {
+    return await lockHolder(await this.session(nodeId, signal), this.#node(nodeId).record.host, signal);
+  }
+  /** Ends the hold of another console on a node; the operator has seen who it is. @throws ConsoleError as lockHolder */
+  async breakLock(nodeId: string, token: string, signal?: AbortSignal): Promise<boolean> {
+    const node = this.#node(nodeId);
+    const broken = await breakLock(await this.session(nodeId, signal), node.record.host, token, signal);
+    if (broken && node.error?.code === "H314") {
+      node.error = null;
+      node.failed = false;
+      this.#changed(nodeId);
+    }
+    return broken;
   }
   listOperations(): OperationView[] {
     return this.operations.list();
@@ -304,6 +335,7 @@ export class Fleet extends EventEmitter<FleetEvents> implements NodeDirectory {
     });
     session.on("lost", (error) => {
       if (node.operation === null && !node.removed) node.fail(error);
+      this.#keeper.lost(node);
       this.#changed(record.id);
     });
     if (record.authKind === "agent") session.retarget(target);

@@ -2,7 +2,7 @@ import type { Duplex } from "node:stream";
 import { setTimeout as sleep } from "node:timers/promises";
 import { ConsoleError } from "../contract/index.js";
 import type { ConnectedAgent, ConnectOptions } from "../link/index.js";
-import { plainLine } from "../ssh/index.js";
+import { Limit, plainLine } from "../ssh/index.js";
 import { memberAddresses } from "./facts.js";
 import type { ManagedNode } from "./managed_node.js";
 import type { Membership } from "./membership.js";
@@ -15,31 +15,46 @@ export interface LinkKeeperOptions {
   readonly connectAgent: (stream: Duplex, options: ConnectOptions) => Promise<ConnectedAgent>;
   readonly membership: Membership;
   readonly factsIntervalMs: number;
+  /** Logs in to a node that is not up, and takes over a daemon that runs there. null: such nodes are dialled by hand alone. */
+  readonly visit: ((node: ManagedNode, signal: AbortSignal) => Promise<void>) | null;
   readonly changed: (node: ManagedNode) => void;
   readonly agentUp: (node: ManagedNode, agent: ConnectedAgent) => void;
   readonly agentDown: (node: ManagedNode, reason: ConsoleError) => void;
   readonly save: (node: ManagedNode) => void;
 }
 
+/** Nodes that are not up and are dialled at the same time: a fleet that is switched off leaves room for what is asked for by hand. */
+const VISITS = 32;
+/** What only a person can mend is tried again this seldom: a wrong password that is repeated locks accounts. */
+const NEEDS_A_PERSON: ReadonlySet<string> = new Set(["H202", "H203", "H204", "H205", "H206", "H211", "H212", "H213"]);
+const SELDOM_MS = 300_000;
+
 /**
  * Keeps a conversation with the daemon of each node that is up: dials again with back-off, reads facts every 10 s, tells a
- * daemon that came back what the cluster is now. Each node has a loop of its own, so that none waits for another.
+ * daemon that came back what the cluster is now. A node that is not up, but whose key is trusted, is logged in to quietly.
+ * Each node has a loop of its own, so that none waits for another.
  */
 export class LinkKeeper {
-  readonly #loops = new Map<string, AbortController>();
+  readonly #loops = new Map<string, { abort: AbortController; wake: () => void }>();
+  readonly #visits = new Limit(VISITS);
   constructor(private readonly options: LinkKeeperOptions) {}
 
   start(node: ManagedNode): void {
-    if (this.#loops.has(node.id) || !node.record.up) return;
-    const abort = new AbortController();
-    this.#loops.set(node.id, abort);
-    void this.#loop(node, abort.signal);
+    if (this.#loops.has(node.id) || node.removed || !(node.record.up || this.#mayVisit(node))) return;
+    const loop = { abort: new AbortController(), wake: () => {} };
+    this.#loops.set(node.id, loop);
+    void this.#loop(node, loop.abort.signal, loop);
   }
 
   /** Ends the loop; the conversation itself stays as it is. */
   stop(node: ManagedNode): void {
-    this.#loops.get(node.id)?.abort();
+    this.#loops.get(node.id)?.abort.abort();
     this.#loops.delete(node.id);
+  }
+
+  /** The connection to a node is gone: a loop that rests on it goes on. */
+  lost(node: ManagedNode): void {
+    this.#loops.get(node.id)?.wake();
   }
 
   /** Makes a loop that waits try now. */
@@ -49,9 +64,18 @@ export class LinkKeeper {
     this.start(node);
   }
 
-  async #loop(node: ManagedNode, signal: AbortSignal): Promise<void> {
+  #mayVisit(node: ManagedNode): boolean {
+    return this.options.visit !== null && node.hostKey.status === "trusted";
+  }
+
+  async #loop(node: ManagedNode, signal: AbortSignal, loop: { wake: () => void }): Promise<void> {
     while (!signal.aborted) {
       try {
+        if (!node.record.up) {
+          if (!this.#mayVisit(node)) return this.stop(node);
+          await this.#visit(node, signal, loop);
+          continue;
+        }
         const fresh = node.agent === null || node.agent.closed;
         const agent = await this.attach(node, signal);
         if (!fresh) await this.refresh(node, agent, signal);
@@ -62,9 +86,29 @@ export class LinkKeeper {
         if (signal.aborted) return;
         node.fail(error);
         this.options.changed(node);
-        await pause(node.backoff.nextMs(), signal);
+        await pause(NEEDS_A_PERSON.has(node.error?.code ?? "") ? SELDOM_MS : node.backoff.nextMs(), signal);
       }
     }
+  }
+
+  /** Logs in, then rests until the connection is lost or the node is up. */
+  async #visit(node: ManagedNode, signal: AbortSignal, loop: { wake: () => void }): Promise<void> {
+    const { visit } = this.options;
+    if (visit && node.session.state !== "connected") await this.#visits.run(() => visit(node, signal), signal);
+    if (node.record.up) return;
+    node.backoff.reset();
+    await new Promise<void>((resolve) => {
+      const done = (): void => {
+        signal.removeEventListener("abort", done);
+        loop.wake = () => {};
+        resolve();
+      };
+      signal.addEventListener("abort", done);
+      loop.wake = done;
+      if (signal.aborted || node.session.state !== "connected") done();
+    });
+    // A server that takes connections and drops them at once is not dialled without a pause.
+    await pause(node.backoff.nextMs(), signal);
   }
 
   /**

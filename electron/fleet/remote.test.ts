@@ -5,7 +5,7 @@ import type { ExecOptions } from "../ssh/types.js";
 import { Fields, runScript } from "./remote.js";
 import { DRIVER_BUILD, DRIVER_HOLDERS, DRIVER_LOAD, DRIVER_REMOVE } from "./scripts/driver.js";
 import { CHECK_RELEASE, INSTALL, STAGE, UNPACK, UNSTAGE, withCheck } from "./scripts/install.js";
-import { LOCK_KEEP, LOCK_TAKE, PREFLIGHT, SSH_ADDRESS } from "./scripts/preflight.js";
+import { LOCK_KEEP, LOCK_SHOW, LOCK_TAKE, PREFLIGHT, SSH_ADDRESS } from "./scripts/preflight.js";
 import { FILES_REMOVE, SERVICE_REMOVE, SERVICE_START } from "./scripts/service.js";
 import { TX_BEGIN, TX_COMMIT, TX_ROLLBACK } from "./scripts/transaction.js";
 import { FakeNode } from "./testing/fakes.js";
@@ -23,7 +23,7 @@ function local(): FakeNode {
 }
 
 describe("scripts", () => {
-  const all = { PREFLIGHT, SSH_ADDRESS, LOCK_TAKE, LOCK_KEEP, TX_BEGIN, TX_ROLLBACK, TX_COMMIT, STAGE, UNSTAGE, CHECK_RELEASE: withCheck(TX_BEGIN + CHECK_RELEASE, [{ path: "a", sha256: "0" }]), UNPACK: withCheck(UNPACK, [{ path: "a", sha256: "0" }]), INSTALL, DRIVER_BUILD, DRIVER_LOAD, DRIVER_HOLDERS, DRIVER_REMOVE, SERVICE_START, SERVICE_REMOVE, FILES_REMOVE };
+  const all = { PREFLIGHT, SSH_ADDRESS, LOCK_TAKE, LOCK_SHOW, LOCK_KEEP, TX_BEGIN, TX_ROLLBACK, TX_COMMIT, STAGE, UNSTAGE, CHECK_RELEASE: withCheck(TX_BEGIN + CHECK_RELEASE, [{ path: "a", sha256: "0" }]), UNPACK: withCheck(UNPACK, [{ path: "a", sha256: "0" }]), INSTALL, DRIVER_BUILD, DRIVER_LOAD, DRIVER_HOLDERS, DRIVER_REMOVE, SERVICE_START, SERVICE_REMOVE, FILES_REMOVE };
   it.each(Object.entries(all))("%s is POSIX sh", (_name, script) => {
     expect(script).not.toContain("@SUMS@");
     expect(() => execFileSync("/bin/sh", ["-n"], { input: `{\n${script}\n}\n`, stdio: ["pipe", "ignore", "pipe"] })).not.toThrow();

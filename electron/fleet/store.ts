@@ -102,14 +102,18 @@ class TrustedKeys implements TrustStore {
   constructor(private readonly db: Database.Database) {}
 
   keysOf(name: string): TrustedKey[] {
-    const rows = this.db.prepare("SELECT name, type, key, source, added_at_ms FROM trusted_keys WHERE name = ? ORDER BY added_at_ms").all(name) as
+    const rows = this.db.prepare("SELECT name, type, key, source, added_at_ms FROM trusted_keys WHERE name = ? ORDER BY added_at_ms, rowid").all(name) as
       { name: string; type: string; key: Uint8Array; source: string; added_at_ms: number }[];
     return rows.map((r) => ({ name: r.name, type: r.type, key: Buffer.from(r.key), source: r.source, addedAtMs: r.added_at_ms }));
   }
   trust(k: TrustedKey): void {
+    this.replace(k.name, [k]);
+  }
+  replace(name: string, keys: readonly TrustedKey[]): void {
     this.db.transaction(() => {
-      this.forget(k.name);
-      this.db.prepare("INSERT INTO trusted_keys (name, type, key, source, added_at_ms) VALUES (?, ?, ?, ?, ?)").run(k.name, k.type, k.key, k.source, Math.trunc(k.addedAtMs));
+      this.forget(name);
+      const insert = this.db.prepare("INSERT INTO trusted_keys (name, type, key, source, added_at_ms) VALUES (?, ?, ?, ?, ?)");
+      for (const k of keys) insert.run(name, k.type, k.key, k.source, Math.trunc(k.addedAtMs));
     })();
   }
   forget(name: string): void {

@@ -24,8 +24,11 @@ export interface TakeDownContext {
  */
 export async function takeDown(context: TakeDownContext, task: NodeTask): Promise<void> {
   const { session, host } = context;
-  const root = (name: string, script: string): Promise<Fields> => runScript(session, host, name, script, [], { root: true, timeoutMs: 120_000 });
   let lock: NodeLock | null = null;
+  const root = async (name: string, script: string): Promise<Fields> => {
+    await lock?.assertHeld();
+    return await runScript(session, host, name, script, [], { root: true, timeoutMs: 120_000 });
+  };
   try {
     await task.step("connect", async (report) => {
       await session.connect(task.signal);

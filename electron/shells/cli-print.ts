@@ -18,7 +18,7 @@ export function statusText(nodes: readonly NodeView[]): string {
   return table(["NAME", "PHASE", "KERNEL", "CPUS", "MEMORY", "NICS UP", "RDMA ACTIVE", "GPUS", "DRIVER", "DAEMON RSS"], nodes.map((node) => {
     const facts = node.facts;
     return [
-      node.name, node.phase, facts?.kernel ?? null, facts?.cpuThreads ?? null, facts ? bytesText(facts.memoryTotalBytes) : null,
+      node.name, node.phase, facts?.kernel ?? null, facts?.cpuThreads ?? null, facts?.memoryTotalBytes == null ? null : bytesText(facts.memoryTotalBytes),
       facts ? facts.nics.filter((nic) => nic.state === "up" && nic.name !== "lo").length : null,
       facts ? `${facts.rdma.filter((port) => port.state === "active").length}/${facts.rdma.length}` : null, facts?.gpus.length ?? null,
       facts ? (facts.driver.present ? (facts.driver.version ?? "loaded") : "absent") : null, node.agent.rssKib === null ? null : `${node.agent.rssKib} KiB`,
@@ -61,8 +61,9 @@ export const RUN_HEADER = [
 ].join("\n");
 
 export function rowText(row: RunRow): string {
-  const half = (t: RunRow["inPlace"]): string =>
-    `${t.timeUs.toFixed(1).padStart(W.time)}${t.algbwGBps.toFixed(3).padStart(W.bw)}${t.busbwGBps.toFixed(3).padStart(W.bw)}${(t.wrong === null ? "N/A" : String(t.wrong)).padStart(W.wrong)}`;
+  const half = (t: RunRow["inPlace"]): string => (t === null
+    ? "N/A".padStart(W.time) + "N/A".padStart(W.bw).repeat(2) + "N/A".padStart(W.wrong)
+    : `${t.timeUs.toFixed(1).padStart(W.time)}${t.algbwGBps.toFixed(3).padStart(W.bw)}${t.busbwGBps.toFixed(3).padStart(W.bw)}${(t.wrong === null ? "N/A" : String(t.wrong)).padStart(W.wrong)}`);
   return `  ${String(row.bytes).padStart(W.size)}${String(row.count).padStart(W.count)}${clean(row.datatype).padStart(W.type)}${clean(row.redop).padStart(W.redop)}${String(row.root).padStart(W.root)}${half(row.outOfPlace)}${half(row.inPlace)}`;
 }
 

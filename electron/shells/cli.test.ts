@@ -1,7 +1,11 @@
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { PassThrough } from "node:stream";
 import { describe, expect, it } from "vitest";
-import { ConsoleError, RunSpec, type HostKeyView, type NodeView, type OperationView, type RunView } from "../contract/index.js";
+import { Collective, ConsoleError, RunSpec, type HostKeyView, type NodeView, type OperationView, type RunView } from "../contract/index.js";
 import { hostOf, type Handlers, type Host } from "../gate.js";
+import { makeKey } from "../ssh/testing/sshd.js";
 import { KeyedTopic, LatestTopic } from "../streams.js";
 import { EXIT, parseBytes, runCli } from "./cli.js";
 import { parseTarget, UsageError } from "./cli-nodes.js";
@@ -33,7 +37,7 @@ function world(nodes: NodeView[] = []): World {
         w.nodes = w.nodes.map((node) => (node.id === nodeId ? { ...node, hostKey: { ...keyView("trusted"), trusted: KEY } } : node));
         return w.nodes.find((node) => node.id === nodeId);
       },
-      "nodes.connect": ({ nodeId }: { nodeId: string }) => w.nodes.find((node) => node.id === nodeId),
+      "nodes.setAuth": ({ nodeId }: { nodeId: string }) => w.nodes.find((node) => node.id === nodeId), "nodes.connect": ({ nodeId }: { nodeId: string }) => w.nodes.find((node) => node.id === nodeId),
       "nodes.bringUp": () => ({ operationId: "op1" }), "operations.cancel": () => ({}),
       "runs.start": () => w.runs[0], "runs.stop": () => ({}), "runs.export": () => ({ fileName: "x.csv", mediaType: "text/csv", text: "size_bytes\r\n8\r\n" }),
       "diagnose.start": () => ({ operationId: "op1" }), "diagnose.list": () => [],
@@ -102,7 +106,9 @@ describe("host keys", () => {
   it("a revoked key is an error whatever is typed", async () => {
     const w = world([nodeView("a")]);
     w.overrides["nodes.checkHostKey"] = () => keyView("revoked");
-    expect((await cli(w, ["nodes", "trust", "a", "--accept-fingerprint", KEY])).status).toBe(EXIT.failed);
+    const result = await cli(w, ["nodes", "trust", "a", "--accept-fingerprint", KEY]);
+    expect(result.status).toBe(EXIT.failed);
+    expect(result.err).toMatch(/^H213: .*revoked/m);
     expect(trusted(w)).toEqual([]);
   });
 });
@@ -119,6 +125,38 @@ describe("nodes", () => {
     expect(w.calls.find((call) => call.method === "nodes.add")?.params).toMatchObject({ auth: { kind: "password", password: "hunter2" } });
     expect(result.out + result.err).not.toContain("hunter2");
     expect((await cli(w, ["nodes", "add", "ops@b.lab", "--password", "x"])).status).toBe(EXIT.usage);
+  });
+  it("a key's passphrase is asked for without echo, tried at once, and never printed", async () => {
+    const folder = mkdtempSync(join(tmpdir(), "stepccl-cli-"));
+    try {
+      const { path } = makeKey(folder, "locked", "ed25519", "open sesame");
+      const w = world();
+      const result = await cli(w, ["nodes", "add", "ops@a.lab", "--key", path], { tty: true, stdin: "wrong\nopen sesame\nyes\n" });
+      expect(result.status).toBe(0);
+      expect(result.err).toContain("The passphrase is wrong.");
+      expect(result.out + result.err).not.toContain("sesame");
+      expect(w.calls.find((call) => call.method === "nodes.add")?.params).toMatchObject({ auth: { kind: "key", keyPath: path, passphrase: "open sesame" } });
+      // A later command asks again, once for all nodes with that key.
+      const later = world([nodeView("a", { authKind: "key", keyPath: path }), nodeView("b", { authKind: "key", keyPath: path }), nodeView("c")]);
+      await cli(later, ["status"], { tty: true, stdin: "open sesame\n" });
+      expect(later.calls.filter((call) => call.method === "nodes.setAuth").map((call) => (call.params as { nodeId: string }).nodeId)).toEqual(["a", "b"]);
+      const gone = await cli(world(), ["nodes", "add", "ops@a.lab", "--key", join(folder, "none")]);
+      expect([gone.status, gone.err]).toEqual([EXIT.failed, expect.stringMatching(/^H205: .*does not exist/)]);
+      // Nobody to ask: the dial says what is missing.
+      expect((await cli(world(), ["nodes", "add", "ops@a.lab", "--key", path, "--accept-fingerprint", KEY])).status).toBe(0);
+    } finally {
+      rmSync(folder, { recursive: true });
+    }
+  });
+  it.each([[{ tty: true, stdin: "break\n" }, [], 0], [{ tty: true, stdin: "yes\n" }, [], EXIT.needsConfirmation], [{}, [], EXIT.needsConfirmation], [{}, ["--held-by", "eve:1"], 0]])("unlock breaks the lock that was shown, when told to: %j %j", async (how, options, status) => {
+    const w = world([nodeView("a")]);
+    w.overrides["nodes.lockHolder"] = () => ({ token: "eve:1", owner: "eve@far\u001b[2J", sinceMs: 1000, heartbeatAgeSeconds: 9 });
+    w.overrides["nodes.breakLock"] = () => ({ broken: true });
+    const result = await cli(w, ["nodes", "unlock", "a", ...options], how);
+    expect(result.status).toBe(status);
+    expect(result.out + result.err).toContain("eve@far");
+    expect(result.out + result.err).not.toContain("eve@far\u001b");
+    expect(w.calls.filter((call) => call.method === "nodes.breakLock").map((call) => call.params)).toEqual(status === 0 ? [{ nodeId: "a", token: "eve:1" }] : []);
   });
   it("a user must be named; a node must be known; a name must mean one", async () => {
     expect((await cli(world(), ["nodes", "add", "a.lab"])).err).toContain("--user");
@@ -182,6 +220,14 @@ describe("run", () => {
     expect(result.out).toMatch(/#wrong 0, average bus bandwidth 0\.6600 GB\/s/);
     expect(result.out).toMatch(/^ +8 +2 +float +sum +-1 +50\.0 +0\.500 +0\.660 +0 +50\.0/m);
     expect(w.calls.find((call) => call.method === "runs.start")?.params).toMatchObject({ nodeIds: ["n1", "n2"], maxBytes: 16777216, transport: "rdma", check: true });
+  });
+  it.each(Collective.options)("takes %s, a root, a type and an algorithm", async (collective) => {
+    const w = world(two());
+    w.runs = [runView({ state: "succeeded", endedAtMs: 2, rows: [{ ...row, inPlace: null }], wrongTotal: 0 })];
+    const result = await cli(w, ["run", collective, "--root", "1", "-d", "bfloat16", "-a", "ring"]);
+    expect(result.status).toBe(0);
+    expect(result.out).toMatch(/ 0 +N\/A +N\/A +N\/A +N\/A$/m);
+    expect(w.calls.find((call) => call.method === "runs.start")?.params).toMatchObject({ collective, root: 1, datatype: "bfloat16", algorithm: "ring" });
   });
   it("--json gives one object a line, the run last", async () => {
     const w = world(two());

@@ -1,10 +1,10 @@
 import { Command, CommanderError, InvalidArgumentError, Option } from "commander";
 import { Collective, ConsoleError, DataType, RedOp, RunTransport, toErrorView, type ErrorView, type NodeView, type OperationView } from "../contract/index.js";
 import type { Host } from "../gate.js";
-import { confirmHostKey, inputOf, NeedsConfirmation, pickNodes, provideSecrets, UsageError, type AddOptions } from "./cli-nodes.js";
+import { confirmHostKey, inputOf, NeedsConfirmation, passphraseOf, pickNodes, provideSecrets, unlock, UsageError, type AddOptions } from "./cli-nodes.js";
 import { diagnosisText, errorText, nodesText, OperationPrinter, rowText, runEndText, RUN_HEADER, statusText } from "./cli-print.js";
 import { diagnosesOf, followOperation, followRun } from "./cli-watch.js";
-import { askSecret, clean, firstLine, table, type Io } from "./terminal.js";
+import { clean, firstLine, table, type Io } from "./terminal.js";
 
 /** Exit statuses. */
 export const EXIT = { ok: 0, failed: 1, usage: 2, needsConfirmation: 3, wrongData: 4, interrupted: 130 } as const;
@@ -53,8 +53,8 @@ export async function runCli(argv: readonly string[], context: CliContext): Prom
     .showHelpAfterError("(stepccl --help shows every command)").exitOverride()
     .configureOutput({ writeOut: (text) => void io.stdout.write(text), writeErr: (text) => void io.stderr.write(text) })
     .addHelpText("after", `
-Exit status: 0 all well; 1 something failed (said on stderr); 2 the command line is wrong; 3 a host key waits to be
-confirmed; 4 a run gave wrong results; 130 interrupted.`);
+Exit status: 0 all well; 1 something failed (said on stderr); 2 the command line is wrong; 3 a host key, or the breaking
+of a lock, waits to be confirmed; 4 a run gave wrong results; 130 interrupted.`);
   const globals = (): Globals => program.opts<Globals>();
   const json = (value: unknown): void => out(JSON.stringify(value, null, 2));
 
@@ -78,14 +78,15 @@ confirmed; 4 a run gave wrong results; 130 interrupted.`);
   }));
   nodes.command("add").description("add nodes and confirm their host keys").argument("<node...>", "[user@]host[:port]")
     .option("--user <name>", "user for nodes that name none").option("--port <port>", "SSH port", whole).option("--name <name>", "shown name (one node)")
-    .option("--key <file>", "private key; default: the SSH agent").option("--ask-passphrase", "ask for the key's passphrase")
+    .option("--key <file>", "private key (its passphrase is asked for on the terminal); default: the SSH agent")
     .option("--password-stdin", "read the password from the first line of standard input").option("--jump <host>", "jump host, [user@]host[:port]; repeat for a chain", collectText)
     .option("--data-address <address>", "address on the data network").option("--accept-fingerprint <SHA256:…>", "confirm exactly this host key (one node)")
     .action(withHost(async (host, targets: string[], options: AddOptions & { acceptFingerprint?: string }) => {
       if (targets.length > 1 && (options.name !== undefined || options.acceptFingerprint !== undefined)) throw new UsageError("--name and --accept-fingerprint are for one node.");
-      let secret: string | undefined;
-      const secretOnce = async (): Promise<string> => (secret ??= options.passwordStdin ? await firstLine(io) : await askSecret(io, "Passphrase: "));
-      const inputs = await Promise.all(targets.map((target) => inputOf(target, options, secretOnce)));
+      let password: Promise<string> | undefined;
+      let passphrase: Promise<string | undefined> | undefined;
+      const secrets = { password: () => (password ??= firstLine(io)), passphrase: (keyPath: string) => (passphrase ??= passphraseOf(keyPath, io)) };
+      const inputs = await Promise.all(targets.map((target) => inputOf(target, options, secrets)));
       const added: NodeView[] = [];
       for (const input of inputs) added.push(await host.request("nodes.add", input));
       return confirmAll(host, added, options.acceptFingerprint);
@@ -106,6 +107,15 @@ confirmed; 4 a run gave wrong results; 130 interrupted.`);
       const added: NodeView[] = [];
       for (const entry of chosen) added.push(await host.request("nodes.add", entry.input));
       return confirmAll(host, added, undefined);
+    }));
+  nodes.command("unlock").description("break the lock of another console on a node, after showing who holds it").argument("<node>").option("--held-by <token>", "exactly this hold, as shown")
+    .action(withHost(async (host, name: string, options: { heldBy?: string }) => {
+      const [node] = await pickNodes(host, [name]);
+      await provideSecrets(host, [node!], io);
+      const outcome = await unlock(host, node!, io, options.heldBy);
+      if (globals().json) json(outcome);
+      else out(outcome.holder === null ? `Nobody holds ${node!.name}.` : outcome.broken ? `The lock of ${clean(outcome.holder.owner)} on ${node!.name} is broken.` : `Another one holds ${node!.name} by now: look again.`);
+      return outcome.holder === null || outcome.broken ? EXIT.ok : EXIT.failed;
     }));
   nodes.command("forget").description("take nodes off the list; nothing is changed on them").argument("<node...>").action(withHost(async (host, names: string[]) => {
     const chosen = await pickNodes(host, names);
@@ -186,7 +196,7 @@ confirmed; 4 a run gave wrong results; 130 interrupted.`);
     .option("-e, --max-bytes <size>", "largest size", parseBytes, 16 * 1024 ** 2).option("-f, --step-factor <n>", "factor between sizes", whole, 2)
     .option("-n, --iterations <n>", "timed iterations", whole, 20).option("-w, --warmup <n>", "iterations before", whole, 5)
     .addOption(new Option("-d, --datatype <name>").choices(DataType.options).default("float32")).addOption(new Option("-o, --redop <name>").choices(RedOp.options).default("sum"))
-    .option("-a, --algorithm <name>", "schedule", "auto").option("-g, --ranks-per-node <n>", "ranks on each node", whole, 1).option("--no-check", "do not check the results")
+    .option("-a, --algorithm <name>", "schedule", "auto").option("-r, --root <rank>", "root of broadcast, reduce, scatter and gather", whole, 0).option("-g, --ranks-per-node <n>", "ranks on each node", whole, 1).option("--no-check", "do not check the results")
     .option("--timeout <ms>", "of one operation", whole, 30_000).option("--csv", "print CSV at the end instead of the table")
     .action(withHost(async (host, collective: Collective, options: RunOptions) => {
       const all = await pickNodes(host, options.nodes ?? []);
@@ -197,7 +207,7 @@ confirmed; 4 a run gave wrong results; 130 interrupted.`);
       if (chosen.length === 0) throw new UsageError("No node is up: run stepccl up first.");
       const run = await host.request("runs.start", {
         collective, nodeIds: chosen.map((node) => node.id), transport: options.transport, minBytes: options.minBytes, maxBytes: options.maxBytes, stepFactor: options.stepFactor,
-        iterations: options.iterations, warmup: options.warmup, datatype: options.datatype, redop: options.redop, algorithm: options.algorithm, ranksPerNode: options.ranksPerNode,
+        iterations: options.iterations, warmup: options.warmup, datatype: options.datatype, redop: options.redop, root: options.root, algorithm: options.algorithm, ranksPerNode: options.ranksPerNode,
         check: options.check, timeoutMs: options.timeout,
       }, context.signal);
       return followToEnd(host, run.id, chosen, options.csv === true);
@@ -257,6 +267,10 @@ confirmed; 4 a run gave wrong results; 130 interrupted.`);
       note(error.message);
       return EXIT.usage;
     }
+    if (error instanceof NeedsConfirmation) {
+      note(error.message);
+      return EXIT.needsConfirmation;
+    }
     if (context.signal.aborted) return EXIT.interrupted;
     const view = viewOf(error);
     if (globals().json) json({ error: view });
@@ -276,6 +290,7 @@ interface RunOptions {
   datatype: (typeof DataType.options)[number];
   redop: (typeof RedOp.options)[number];
   algorithm: string;
+  root: number;
   ranksPerNode: number;
   check: boolean;
   timeout: number;

@@ -6,7 +6,7 @@ import { CHANNEL } from "./desktop-channel.js";
  * The desktop's carrier: named functions alone, plain data both ways, no event object for the page. The native file dialog is
  * the one thing beside it that a page cannot do by itself.
  */
-const carrier: Carrier & { chooseFile(): Promise<string | null> } = {
+const carrier: Carrier = {
   send: (message: ClientMessage) => ipcRenderer.send(CHANNEL.toHost, JSON.stringify(message)),
   onMessage: (listener: (message: HostMessage) => void) => {
     const own = (_event: IpcRendererEvent, text: string): void => listener(JSON.parse(text) as HostMessage);

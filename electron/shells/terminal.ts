@@ -54,8 +54,16 @@ export async function askSecret(io: Io, question: string): Promise<string> {
     return await new Promise<string>((done, fail) => {
       let text = "";
       const onData = (chunk: Buffer | string): void => {
-        for (const character of chunk.toString("utf8")) {
-          if (character === "\r" || character === "\n") return end(() => done(text));
+        const characters = [...chunk.toString("utf8")];
+        for (const [at, character] of characters.entries()) {
+          if (character === "\r" || character === "\n") {
+            const rest = characters.slice(at + 1).join("");
+            return end(() => {
+              // What was typed (or pasted) ahead is for the next question.
+              if (rest !== "") io.stdin.unshift(Buffer.from(rest));
+              done(text);
+            });
+          }
           if (character === "\u0003") return end(() => fail(Object.assign(new Error("interrupted"), { name: "AbortError" })));
           if (character === "\u007f" || character === "\b") text = text.slice(0, -1);
           else text += character;

@@ -135,11 +135,12 @@ export function expandHome(path: string): string {
 
 /**
  * Reads a private key in OpenSSH, PEM or PuTTY form.
- * @throws ConsoleError H205
+ * @throws ConsoleError H205, with `wantsPassphrase` where another passphrase is what it lacks
  */
 export async function readKeyFile(keyPath: string, passphrase: string | undefined): Promise<{ key: ParsedKey; label: string; warning: string | null }> {
   const path = expandHome(keyPath);
   const unusable = (detail: string, cause?: unknown): ConsoleError => ConsoleError.of("H205", { path, detail }, cause);
+  const locked = (detail: string): ConsoleError => ConsoleError.of("H205", { path, detail, wantsPassphrase: true });
   let bytes: Buffer;
   let mode: number;
   try {
@@ -157,8 +158,8 @@ export async function readKeyFile(keyPath: string, passphrase: string | undefine
   const key = Array.isArray(parsed) ? parsed[0] : parsed;
   if (key instanceof Error || !key) {
     const reason = key?.message ?? "no key in it";
-    if (/no passphrase given|encrypted.*passphrase/i.test(reason)) throw unusable("it is encrypted and no passphrase was given");
-    if (passphrase !== undefined && /decrypt|passphrase|integrity|bad/i.test(reason)) throw unusable("the passphrase is wrong");
+    if (/no passphrase given|encrypted.*passphrase/i.test(reason)) throw locked("it is encrypted and no passphrase was given");
+    if (passphrase !== undefined && /decrypt|passphrase|integrity|bad/i.test(reason)) throw locked("the passphrase is wrong");
     if (isSecurityKey(bytes)) throw unusable("FIDO keys are not supported; use them through ssh");
     throw unusable(`it is no private key that the console can read (${plainLine(reason, 120)})`);
   }

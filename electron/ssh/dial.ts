@@ -142,6 +142,12 @@ function handshake(stream: Duplex, to: Endpoint, judge: HostKeyJudge, plan: Auth
       if (error.level === "agent" && !over) plan?.noteAgentError(error.message);
       else fail(error);
     });
+    // ssh2 has the server prove each key that it announces before it tells us.
+    client.on("hostkeys", (keys) => {
+      if (!plan || !offered || verdict?.status !== "trusted") return;
+      const rotated = judge.rotated(offered, keys.map((key) => key.getPublicSSH()), Date.now());
+      if (rotated) env.trust.replace(judge.name, rotated);
+    });
     client.on("close", () => fail(new Error("the server closed the connection during the handshake")));
     client.on("ready", () => finish(() => resolve({ client, offered: offered as KeyBlob })));
     const config: ConnectConfig = {

@@ -2,9 +2,12 @@ import { readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { connect } from "node:net";
 import { join } from "node:path";
 import ssh2 from "ssh2";
-import { afterAll, describe, expect, it } from "vitest";
+import { afterAll, describe, expect, it, vi } from "vitest";
 import { dial, probeHostKey } from "./dial.js";
-import { strictVerifier } from "./host_key.js";
+import { hostKeyName } from "./endpoint.js";
+import { HostKeyJudge, MemoryTrustStore, strictVerifier } from "./host_key.js";
+import type { KnownHost } from "./known_hosts.js";
+import { fingerprintOf } from "./public_key.js";
 import { errorOf, Fixture } from "./testing/fixture.js";
 import { makeKey } from "./testing/sshd.js";
 
@@ -23,6 +26,46 @@ function verdictOf(port: number, verifier: unknown): Promise<"accepted" | "refus
     client.connect({ sock: connect({ host: "127.0.0.1", port, noDelay: true }), username: "x", hostVerifier: verifier as never, readyTimeout: 2_000 });
   });
 }
+
+describe("rotation of host keys", () => {
+  it("learns what a trusted server proves, follows it, and drops what it showed the others instead of", async () => {
+    const f = new Fixture();
+    try {
+      const [next, rsa] = [makeKey(f.dir, "next"), makeKey(f.dir, "rsa", "rsa")];
+      let server = await f.sshd({ hostKeys: [f.hostKey, next, rsa] });
+      const name = hostKeyName({ host: "127.0.0.1", port: server.port });
+      f.trustKey({ host: "127.0.0.1", port: server.port }, f.hostKey);
+      const kept = (): string[] => f.trust.keysOf(name).map((key) => fingerprintOf(key.key));
+      const visit = async (): Promise<void> => {
+        const session = f.session(f.target(server));
+        await session.connect();
+        await session.exec("true");
+        session.close();
+      };
+      await visit();
+      await vi.waitFor(() => expect(kept().sort()).toEqual([f.hostKey, next, rsa].map((key) => key.fingerprint).sort()));
+      expect(f.trust.keysOf(name).map((key) => key.source)).toEqual(["operator", "rotation", "rotation"]);
+      await server.stop();
+      server = await f.sshd({ hostKeys: [next, rsa], port: server.port });
+      await visit();
+      await vi.waitFor(() => expect(kept().sort()).toEqual([next, rsa].map((key) => key.fingerprint).sort()));
+    } finally {
+      await f.close();
+    }
+  });
+  it("is not for what known_hosts vouches for, nor for keys that are revoked", async () => {
+    const key = (name: string): Buffer => Buffer.from(`\0\0\0\u000bssh-ed25519${name}`);
+    const store = new MemoryTrustStore();
+    const judge = (): HostKeyJudge => new HostKeyJudge({ host: "h", port: 22 }, [
+      { file: "f", line: 1, marker: null, hosts: "h", type: "ssh-ed25519", key: key("listed") }, { file: "f", line: 2, marker: "revoked", hosts: "h", type: "ssh-ed25519", key: key("bad") },
+    ] satisfies KnownHost[], store);
+    expect(judge().rotated(key("listed"), [key("listed"), key("new")], 1)).toBeNull();
+    store.trust({ name: "h", type: "ssh-ed25519", key: key("own"), addedAtMs: 0, source: "operator" });
+    expect(judge().rotated(key("own"), [key("own")], 1)).toBeNull();
+    expect(judge().rotated(key("own"), [key("new")], 1)).toBeNull();
+    expect(judge().rotated(key("own"), [key("own"), key("bad"), key("new")], 1)?.map((k) => k.key)).toEqual([key("own"), key("new")]);
+  });
+});
 
 describe("strictVerifier", () => {
   const misuse: [string, () => unknown][] = [

@@ -20,6 +20,8 @@ export interface TrustStore {
   keysOf(name: string): TrustedKey[];
   /** Puts `key` in the place of every key of this name. */
   trust(key: TrustedKey): void;
+  /** Puts `keys` in the place of every key of this name. */
+  replace(name: string, keys: readonly TrustedKey[]): void;
   forget(name: string): void;
 }
 
@@ -31,10 +33,16 @@ export class MemoryTrustStore implements TrustStore {
   trust(key: TrustedKey): void {
     this.#keys.set(key.name, [key]);
   }
+  replace(name: string, keys: readonly TrustedKey[]): void {
+    this.#keys.set(name, [...keys]);
+  }
   forget(name: string): void {
     this.#keys.delete(name);
   }
 }
+
+/** Keys of one server that are kept; sshd itself has a handful. */
+const MAX_KEYS = 16;
 
 export type Verdict =
   | { status: "trusted"; source: string }
@@ -94,6 +102,22 @@ export class HostKeyJudge {
   #sameTypeFirst(key: KeyBlob): KnownHost | undefined {
     const type = keyTypeOf(key);
     return this.#listed.find((e) => e.type === type) ?? this.#listed[0];
+  }
+
+  /**
+   * What to trust after the server proved `proved` over a connection with `current` (OpenSSH's hostkeys-00 and its
+   * UpdateHostKeys): keys that are new are added, keys in whose place it shows others of their type are dropped. Only for a
+   * server that the operator confirmed here: what known_hosts vouches for is ssh's to keep. null = nothing changes.
+   */
+  rotated(current: KeyBlob, proved: readonly KeyBlob[], nowMs: number): TrustedKey[] | null {
+    const shows = (key: KeyBlob): boolean => proved.some((p) => p.equals(key));
+    if (!this.#own.some((k) => k.key.equals(current)) || !shows(current)) return null;
+    const types = new Set(proved.map((key) => keyTypeOf(key)));
+    const kept = this.#own.filter((k) => shows(k.key) || !types.has(k.type));
+    const added = proved.filter((key) => !this.#own.some((k) => k.key.equals(key)) && !this.#revoked.some((r) => r.key.equals(key)))
+      .map((key): TrustedKey => ({ name: this.name, type: keyTypeOf(key) ?? "unknown", key: Buffer.from(key), addedAtMs: nowMs, source: "rotation" }));
+    if (added.length === 0 && kept.length === this.#own.length) return null;
+    return [...kept, ...added].slice(0, MAX_KEYS);
   }
 
   /** What is known without a dial. */

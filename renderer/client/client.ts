@@ -48,6 +48,12 @@ export class Client {
   #nextId = 1;
   #state: ConnectionState = "connecting";
 
+  /** The shell's own file dialog; null where it has none. */
+  get chooseFile(): (() => Promise<string | null>) | null {
+    const { chooseFile } = this.#carrier;
+    return chooseFile ? () => chooseFile.call(this.#carrier) : null;
+  }
+
   constructor(carrier: Carrier, options: ClientOptions = {}) {
     this.#carrier = carrier;
     this.#validate = options.validate ?? false;

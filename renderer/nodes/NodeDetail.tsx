@@ -11,6 +11,7 @@ import { oneLine } from "../shared/printable.js";
 import { Age, EmptyState } from "../shared/small.js";
 import { useAction } from "../shared/use-action.js";
 import { useConsole, useItem } from "../store/console-hooks.js";
+import { BreakLock } from "./BreakLock.js";
 import { ChangeAuth } from "./ChangeAuth.js";
 import { useLastSeen } from "./node-columns.js";
 import { NodeFactsView } from "./NodeFactsView.js";
@@ -64,6 +65,7 @@ function Body({ node }: { node: NodeView }) {
       </div>
       {connect.error && <ErrorNote error={connect.error} onClose={connect.clear} />}
       {node.error && <ErrorNote error={node.error} />}
+      {node.error?.code === "H314" && <BreakLock node={node} />}
       <dl className="kv">
         <dt>{t("nodes.columns.phase")}</dt><dd><PhaseState phase={node.phase} /></dd>
         <dt>{t("nodes.columns.address")}</dt><dd className="mono">{oneLine(`${node.user}@${node.host}:${node.port}`)}</dd>

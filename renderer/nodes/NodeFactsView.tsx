@@ -18,15 +18,18 @@ export function NodeFactsView({ facts, sample }: { facts: NodeFacts; sample: Nod
   const { t } = useTranslation();
   const live = new Map(sample?.nics.map((nic) => [nic.name, nic]) ?? []);
   const { driver } = facts;
+  const unknown = t("facts.unknown");
+  const text = (value: string | null): string => (value === null ? unknown : oneLine(value));
+  const size = (value: number | null): string => (value === null ? unknown : bytes(value));
   return (
     <>
       <Section title={<>{t("facts.system")} <Age atMs={facts.collectedAtMs} /></>}>
         <dl className="kv">
           <dt>{t("facts.hostname")}</dt><dd>{oneLine(facts.hostname)}</dd>
-          <dt>{t("facts.os")}</dt><dd>{oneLine(facts.os)}</dd>
-          <dt>{t("nodes.columns.kernel")}</dt><dd className="mono">{oneLine(facts.kernel)}</dd>
-          <dt>{t("facts.cpu")}</dt><dd>{oneLine(facts.cpuModel)} · {t("facts.threads", { count: facts.cpuThreads })} · {t("facts.numa", { count: facts.numaNodes })}</dd>
-          <dt>{t("facts.memory")}</dt><dd>{t("facts.memoryFree", { free: bytes(sample?.memoryAvailableBytes ?? facts.memoryAvailableBytes), total: bytes(facts.memoryTotalBytes) })}</dd>
+          <dt>{t("facts.os")}</dt><dd>{text(facts.os)}</dd>
+          <dt>{t("nodes.columns.kernel")}</dt><dd className="mono">{text(facts.kernel)}</dd>
+          <dt>{t("facts.cpu")}</dt><dd>{[text(facts.cpuModel), facts.cpuThreads !== null && t("facts.threads", { count: facts.cpuThreads }), facts.numaNodes > 0 && t("facts.numa", { count: facts.numaNodes })].filter((part) => part !== false).join(" · ")}</dd>
+          <dt>{t("facts.memory")}</dt><dd>{t("facts.memoryFree", { free: size(sample?.memoryAvailableBytes ?? facts.memoryAvailableBytes), total: size(facts.memoryTotalBytes) })}</dd>
           <dt>{t("facts.memlock")}</dt><dd>{facts.memlockBytes === null ? t("facts.unlimited") : bytes(facts.memlockBytes)}</dd>
         </dl>
       </Section>
@@ -43,7 +46,7 @@ export function NodeFactsView({ facts, sample }: { facts: NodeFacts; sample: Nod
           <tbody>
             {facts.nics.map((nic) => (
               <tr key={nic.name}>
-                <td className="mono" title={nic.mac}>{oneLine(nic.name)}</td><td>{oneLine(nic.state)}</td><td>{linkSpeed(nic.speedMbps)}</td><td>{nic.mtuBytes}</td>
+                <td className="mono" title={text(nic.mac)}>{oneLine(nic.name)}</td><td>{oneLine(nic.state)}</td><td>{linkSpeed(nic.speedMbps)}</td><td>{nic.mtuBytes ?? unknown}</td>
                 <td className={`mono ${css.wrap}`}>{nic.addresses.map((address) => <div key={address}>{oneLine(address)}</div>)}</td>
                 <td title={nic.pci ?? undefined}>{oneLine(nic.driver ?? "–")}</td><td>{numa(nic.numaNode)}</td>
                 <td>{live.has(nic.name) ? `${rate(live.get(nic.name)!.txBytesPerSecond)} / ${rate(live.get(nic.name)!.rxBytesPerSecond)}` : "–"}</td>

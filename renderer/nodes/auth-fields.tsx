@@ -1,7 +1,9 @@
-import { PasswordInput, SegmentedControl, TextInput } from "@mantine/core";
+import { Button, PasswordInput, SegmentedControl, TextInput } from "@mantine/core";
 import { useTranslation } from "react-i18next";
 import type { AuthMethod } from "../../electron/contract/index.js";
-import { useHost } from "../store/console-hooks.js";
+import { useConsole, useHost } from "../store/console-hooks.js";
+import { ErrorNote } from "../shared/ErrorNote.js";
+import { useAction } from "../shared/use-action.js";
 import css from "./nodes.module.css";
 
 export interface AuthDraft {
@@ -23,6 +25,11 @@ export function authOf(draft: AuthDraft): AuthMethod {
 
 export function AuthFields({ draft, onChange, errors }: { draft: AuthDraft; onChange(draft: AuthDraft): void; errors: ReadonlyMap<string, string> }) {
   const { t } = useTranslation();
+  const { client } = useConsole();
+  const browse = useAction(async () => {
+    const path = (await client.chooseFile?.()) ?? null;
+    if (path !== null) onChange({ ...draft, keyPath: path });
+  });
   const keeps = useHost((s) => s.hello?.capabilities.keepsSecrets ?? false);
   const note = keeps ? t("add.secretsKept") : t("add.secretsSession");
   return (
@@ -39,7 +46,9 @@ export function AuthFields({ draft, onChange, errors }: { draft: AuthDraft; onCh
           <TextInput
             className={css.wide} label={t("add.keyPath")} description={t("add.keyPathHint")} placeholder="~/.ssh/id_ed25519" value={draft.keyPath} error={errors.get("auth.keyPath")}
             onChange={(event) => onChange({ ...draft, keyPath: event.currentTarget.value })}
+            {...(client.chooseFile ? { rightSectionWidth: 84, rightSection: <Button size="compact-xs" variant="subtle" loading={browse.busy} onClick={() => void browse.run()}>{t("add.browse")}</Button> } : {})}
           />
+          {browse.error && <ErrorNote error={browse.error} onClose={browse.clear} />}
           <PasswordInput
             className={css.wide} label={t("add.passphrase")} description={note} value={draft.passphrase}
             onChange={(event) => onChange({ ...draft, passphrase: event.currentTarget.value })}

@@ -62,7 +62,7 @@ const Phase = cell(({ node }) => {
   return <>{state}{node.error && <Code error={node.error} />}</>;
 });
 const HostKey = cell(({ node }) => <HostKeyState status={node.hostKey.status} />);
-const Kernel = cell(({ node }) => <Stale node={node}>{node.facts ? <NodeText text={node.facts.kernel} mono /> : "–"}</Stale>);
+const Kernel = cell(({ node }) => <Stale node={node}>{node.facts?.kernel == null ? "–" : <NodeText text={node.facts.kernel} mono />}</Stale>);
 const Driver = cell(({ node }) => {
   const { t } = useTranslation();
   const driver = node.facts?.driver;

@@ -69,6 +69,14 @@ done
 die lock "the lock $lock changes all the time"
 `;
 
+/** Who holds the node, as root. $1 path. Prints held_token held_owner held_since age where somebody does. */
+export const LOCK_SHOW = `
+[ -f "$1" ] && [ ! -L "$1" ] || exit 0
+field() { sed -n "s/^$1=//p" "$2" 2>/dev/null | head -n 1; }
+say held_token "$(field token "$1")"; say held_owner "$(field owner "$1")"; say held_since "$(field since "$1")"
+say age $(( $(date +%s) - $(stat -c %Y "$1" 2>/dev/null || date +%s) ))
+`;
+
 /** Heartbeat and release, as root. $1 path, $2 token, $3 refresh|release. Prints lost=yes when the lock is not ours any more. */
 export const LOCK_KEEP = `
 if [ "$(sed -n 's/^token=//p' "$1" 2>/dev/null | head -n 1)" != "$2" ]; then say lost yes; exit 0; fi
