@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The program of one rank: python -m gpubench.rank TASK.json. Rank 0 prints an event for each case."""
+from __future__ import annotations
+
+import gc
+import json
+import sys
+import traceback
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+
+from . import memory, models, overlap
+from .job import Job
+from .launcher import emit
+from .operations import Operation
+from .plan import Case
+from .stats import slowest_rank
+from .timing import Timer, repeats_for
+
+WARM_UP_CALLS = 5
+
+
+def versions(job: Job) -> dict:
+    """What ran: for the result file."""
+    found: dict = {"python": sys.version.split()[0], "torch": torch.__version__}
+    if job.cuda:
+        found["cuda"] = torch.version.cuda
+        found["gpu"] = torch.cuda.get_device_name(job.device)
+        found["gpus_visible"] = torch.cuda.device_count()
+        found["nccl"] = ".".join(str(part) for part in torch.cuda.nccl.version())
+    if "stepccl" in sys.modules:
+        found["stepccl"] = sys.modules["stepccl"].__version__
+    return found
+
+
+def collective(job: Job, case: Case, backends: list[str], seed: int) -> dict:
+    """The backends in turns at one operation, size and mode. Every turn begins with the ranks together."""
+    timer = Timer(job.device)
+    graph_calls = job.options["graph_calls"]
+    running: dict = {}
+    wrong: dict[str, int] = {}
+    for backend in backends:
+        group = job.open(backend)
+        operation = Operation(case.operation, case.size_bytes, job.rank, job.world, job.dtype, job.device, job.allocator(backend))
+        job.register_buffers(backend)
+
+        def call(operation: Operation = operation, group: dist.ProcessGroup = group) -> None:
+            operation.call(group)
+
+        operation.fill(seed)
+        job.together()
+        with timer.on_stream():
+            for _ in range(WARM_UP_CALLS):
+                call()
+        job.together()
+        launch, checked = call, call
+        if case.mode == "graph":
+            launch, checked = timer.capture(call, graph_calls).replay, timer.capture(call, 1).replay
+            with timer.on_stream():
+                launch()
+        # Data that the captured or warmed-up call has never seen.
+        operation.fill(seed + 1)
+        job.together()
+        with timer.on_stream():
+            checked()
+        job.together()
+        wrong[backend] = sum(job.gathered(operation.wrong(seed + 1)))
+        running[backend] = (operation, launch)
+    calls = graph_calls if case.mode == "graph" else 1
+    repeats = max(1, repeats_for(case.size_bytes, job.options["turn_ms"]) // calls)
+    own: dict[str, list[float]] = {backend: [] for backend in backends}
+    for turn in range(job.options["turns"]):
+        first = turn % len(backends)
+        for backend in backends[first:] + backends[:first]:
+            operation, launch = running[backend]
+            operation.fill(seed + 2 + turn)
+            job.together()
+            own[backend].append(timer.time_us(launch, repeats) / calls)
+    times = {backend: slowest_rank(job.gathered(own[backend])) for backend in backends}
+    actual_bytes = running[backends[0]][0].bytes
+    running.clear()
+    for backend in backends:
+        job.release_buffers(backend)
+    return {"times_us": times, "wrong": wrong, "bytes": actual_bytes, "calls_a_turn": repeats * calls}
+
+
+RUNNERS = {
+    "collective": collective,
+    "memory": memory.held,
+    "matmul": overlap.matmul_kept,
+    "tensor_parallel": models.tensor_parallel,
+    "ddp": models.ddp_step,
+}
+
+
+def main(task_file: str) -> int:
+    task = json.loads(Path(task_file).read_text())
+    job = Job(task)
+    backends = list(task["backends"])
+    if not task["stage"].startswith("memory"):  # that one wants to see the backend come
+        for backend in backends:
+            job.open(backend)
+    if job.rank == 0:
+        emit({"event": "start", "versions": versions(job)})
+    seed = int(job.options["seed"])
+    for number, entry in enumerate(task["cases"]):
+        case = Case(**entry)
+        if not job.time_left():
+            if job.rank == 0:
+                emit({"event": "left_out", "cases": [Case(**left).key for left in task["cases"][number:]]})
+            break
+        if job.rank == 0:
+            emit({"event": "begin", "case": case.key})
+        try:
+            row = RUNNERS[case.kind](job, case, backends, seed + 1000 * number)
+        except Exception as problem:
+            # A communicator after an error is of no use: the launcher starts anew with the cases that are left.
+            traceback.print_exc()
+            if job.rank == 0:
+                emit({"event": "failed", "case": case.key, "error": f"{type(problem).__name__}: {problem}"[:500]})
+            return 1
+        if job.rank == 0:
+            emit({"event": "row", "stage": task["stage"], "case": case.key, **case.as_dict(), **row})
+        gc.collect()
+        if job.cuda:
+            torch.cuda.empty_cache()
+    job.together()
+    dist.destroy_process_group()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))
