@@ -4,7 +4,10 @@ import { z } from "zod";
 import { AlphaBetaModeller } from "./collectives/model.js";
 import { Collectives } from "./collectives/service.js";
 import { RunStore } from "./collectives/store.js";
+import { diagnoseFilesView } from "./diagnosis/files.js";
+import { Mends } from "./diagnosis/mends/service.js";
 import { Diagnosis } from "./diagnosis/service.js";
+import { Uploads } from "./diagnosis/uploads.js";
 import { Fleet, MemorySecretKeeper, openStore, type FleetOptions, type SecretKeeper } from "./fleet/index.js";
 import { hostOf, type Handlers, type Host, type Topics } from "./gate.js";
 import { openLog } from "./log.js";
@@ -37,6 +40,11 @@ export async function createHost(options: HostOptions): Promise<Host> {
   const topology = new Topology({ nodes: fleet, onError });
   const collectives = new Collectives({ nodes: fleet, store: new RunStore(options.dataDir), modeller: new AlphaBetaModeller(onError), onError });
   const diagnosis = new Diagnosis({ nodes: fleet, operations: fleet.operations, documents: store.diagnoses });
+  const mends = new Mends({
+    nodes: fleet, diagnosis, actions: { rejoin: (nodeId, signal) => fleet.rejoin(nodeId, signal) }, documents: store.mends, onError,
+    busy: (nodeId) => fleet.listOperations().some((op) => op.kind !== "diagnose" && op.state === "running" && op.nodes.some((n) => n.nodeId === nodeId && (n.state === "running" || n.state === "pending"))),
+  });
+  const uploads = new Uploads(join(options.dataDir, "uploads"));
   const hello: Handlers["hello"] = async () => ({
     version: productVersion(), shell: options.shell, startedAtMs,
     capabilities: options.capabilities ?? { nativeFileDialog: false, keepsSecrets: false }, bundle: await fleet.bundle(),
@@ -50,6 +58,7 @@ export async function createHost(options: HostOptions): Promise<Host> {
     "nodes.checkHostKey": ({ nodeId }, signal) => fleet.checkHostKey(nodeId, signal),
     "nodes.trustHostKey": ({ nodeId, fingerprint }, signal) => fleet.trustHostKey(nodeId, fingerprint, signal),
     "nodes.connect": ({ nodeId }, signal) => fleet.connect(nodeId, signal),
+    "nodes.rejoin": async ({ nodeId }, signal) => ({ detail: await fleet.rejoin(nodeId, signal) }),
     "nodes.forget": async ({ nodeIds }) => {
       await fleet.forget(nodeIds);
       return {};
@@ -76,14 +85,30 @@ export async function createHost(options: HostOptions): Promise<Host> {
     "runs.export": ({ runId, format }) => collectives.export(runId, format),
     "diagnose.start": ({ nodeIds }) => diagnosis.start(nodeIds),
     "diagnose.list": () => diagnosis.list(),
+    "diagnose.files": ({ files }, signal) => diagnoseFilesView(uploads.open(files), signal),
+    "mends.offer": ({ nodeId, findingId, mendIds }) => mends.offer(nodeId, findingId, mendIds),
+    "mends.apply": ({ offerId, commands, secondConsent }) => mends.apply(offerId, commands, secondConsent),
+    "mends.cancel": ({ mendRunId }) => {
+      mends.cancel(mendRunId);
+      return {};
+    },
+    "mends.list": () => mends.list(),
+    "uploads.begin": ({ name, sizeBytes }) => uploads.begin(name, sizeBytes),
+    "uploads.append": ({ uploadId, offset, base64 }) => uploads.append(uploadId, offset, base64),
+    "uploads.discard": async ({ uploadId }) => {
+      await uploads.discard(uploadId);
+      return {};
+    },
   };
   const topics: Topics = {
-    nodes: fleet.topic, operations: fleet.operations.topic, runs: collectives.topic, diagnoses: diagnosis.topic, topology: topology.topic, telemetry: telemetry.topic,
+    nodes: fleet.topic, operations: fleet.operations.topic, runs: collectives.topic, diagnoses: diagnosis.topic, mends: mends.topic, topology: topology.topic, telemetry: telemetry.topic,
   };
   const host = hostOf(handlers, topics, async () => {
     telemetry.close();
     topology.close();
+    await mends.close();
     diagnosis.close();
+    await uploads.close();
     await collectives.close();
     await fleet.close();
     store.close();

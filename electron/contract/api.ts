@@ -1,7 +1,9 @@
 import { z } from "zod";
 import { DiagnosisView } from "./diagnosis.js";
+import { MENDS_METHODS, MendRunView } from "./mends.js";
 import { AuthMethod, HostKeyView, LockHolder, NodeId, NodeInput, NodeView, OperationId, OperationView } from "./nodes.js";
 import { Collective, RunId, RunSpec, RunView } from "./runs.js";
+import { FILES_METHODS } from "./support.js";
 import { LinkView, TelemetryTick, TopologyView } from "./topology.js";
 
 const Nothing = z.strictObject({});
@@ -36,6 +38,8 @@ export const METHODS = {
   /** Confirms exactly this fingerprint; refused when the node now offers another. */
   "nodes.trustHostKey": { params: z.strictObject({ nodeId: NodeId, fingerprint: z.string().regex(/^SHA256:[A-Za-z0-9+/]{43}$/) }), result: NodeView },
   "nodes.connect": { params: z.strictObject({ nodeId: NodeId }), result: NodeView },
+  /** Reads a member's addresses and GID table anew and tells the cluster where they differ. H401, H502 when it is no member. */
+  "nodes.rejoin": { params: z.strictObject({ nodeId: NodeId }), result: z.object({ detail: z.string() }) },
   "nodes.forget": { params: z.strictObject({ nodeIds: NodeIds }), result: Done },
   "nodes.bringUp": { params: z.strictObject({ nodeIds: NodeIds }), result: z.object({ operationId: OperationId }) },
   /** Takes runtime, daemon and driver off the nodes again. */
@@ -57,6 +61,8 @@ export const METHODS = {
   "runs.export": { params: z.strictObject({ runId: RunId, format: z.enum(["csv", "json"]) }), result: z.object({ fileName: z.string(), mediaType: z.string(), text: z.string() }) },
   "diagnose.start": { params: z.strictObject({ nodeIds: NodeIds }), result: z.object({ operationId: OperationId }) },
   "diagnose.list": { params: Nothing, result: z.array(DiagnosisView) },
+  ...FILES_METHODS,
+  ...MENDS_METHODS,
 } as const;
 export type Method = keyof typeof METHODS;
 export type Params<M extends Method> = z.input<(typeof METHODS)[M]["params"]>;
@@ -80,6 +86,7 @@ export const STREAMS = {
   /** Keyed by run id; a patch carries whole runs. */
   runs: { event: keyed(RunView) },
   diagnoses: { event: keyed(DiagnosisView) },
+  mends: { event: keyed(MendRunView) },
   topology: { event: z.object({ epoch: z.number(), links: z.array(LinkView) }) },
   telemetry: { event: TelemetryTick },
 } as const;

@@ -60,6 +60,16 @@ export const HOST_ERRORS = {
   H504: ["Rank {rank} on {name} ended before the run was over: {detail}.", "See the rank's error and the node's log."],
   H505: ["There is no run {runId}.", "Reload the list of runs."],
   H506: ["{name} is busy with run {runId}.", "Wait for it to end, or stop it."],
+  H601: ["The newest checks of {name} show no finding {findingId} that could be mended ({detail}).", "Run the checks of this node again."],
+  H602: ["The console does not apply {mendId} to {name}.", "Run the command yourself where it belongs."],
+  H603: ["The offer was used already, or is too old.", "Ask for it again and read the commands."],
+  H604: ["The commands are not those that were offered.", "Ask for the offer again and confirm it as it is shown."],
+  H605: ["This mend destroys something: it takes a second consent.", "Type {expected} to confirm it."],
+  H606: ["The guide {guideId} takes {takes}.", "Choose the nodes that it is about."],
+  H607: ["These pairs cannot be tested: {detail}.", "Choose nodes that are up and have the device."],
+  H608: ["The file {name} cannot be used: {detail}.", "Check the file, or take a smaller part of it."],
+  H609: ["There is no {what} {id}.", "Start again: it was ended, or is too old."],
+  H610: ["{name} is being mended: {what}.", "Wait for it to end, or cancel it."],
 } as const satisfies Record<string, readonly [string, string]>;
 export type HostErrorCode = keyof typeof HOST_ERRORS;
 

@@ -1,12 +1,17 @@
 import type { CollectedSources } from "./collect.js";
-import { analyse, analyseStreams, conclude, type Analysis } from "./engine.js";
-import { memberChecks, nodeChecks, type LiveNode } from "./live.js";
+import type { FindingView } from "../contract/index.js";
+import { analyse, analyseStreams, conclude, findingId, type Analysis } from "./engine.js";
+import { memberChecks, nodeChecks, type LiveNode } from "./live/index.js";
+import { mendsFor } from "./mends/offer.js";
 import { ruleOf } from "./rules/index.js";
 import { Scan } from "./scan.js";
-import type { InputKind } from "./types.js";
+import type { Group, InputKind } from "./types.js";
+
+/** Findings of a log that were mended: by their id, when they were last logged before that. */
+export type Settled = ReadonlyMap<string, { time: number; clock: string }>;
 
 /** Judges what was read on one node, beside the others that were read in the same diagnosis. Pure. */
-export function judgeNode(node: LiveNode, others: readonly LiveNode[]): Analysis {
+export function judgeNode(node: LiveNode, others: readonly LiveNode[], settled: Settled = new Map()): Analysis {
   const scan = new Scan();
   const kinds = new Map<InputKind, boolean>();
   for (const source of node.collected.values()) {
@@ -21,11 +26,29 @@ export function judgeNode(node: LiveNode, others: readonly LiveNode[]): Analysis
     nodeChecks(s, node);
     memberChecks(s, node, others);
     settle(s);
+    for (const g of s.groups.values()) history(g, settled);
   });
   // Only what was asked for and could not be read is worth a word here: nobody asked for a job's log.
   const cannotTell = analysis.cannotTell.filter((c) => ruleOf(c.class).needs.some((n) => kinds.get(n) === false) && !ruleOf(c.class).needs.some((n) => kinds.get(n) === true))
     .map((c) => ({ ...c, missing: missingSources(node.collected, ruleOf(c.class).needs) }));
-  return { ...analysis, findings: analysis.findings.filter((f) => f.class !== "none.healthy" && f.class !== "none.cause_not_in_log"), cannotTell };
+  const findings = analysis.findings.filter((f) => f.class !== "none.healthy" && f.class !== "none.cause_not_in_log").map((f) => withMends(f, node));
+  return { ...analysis, findings, cannotTell };
+}
+
+function withMends(finding: FindingView, node: LiveNode): FindingView {
+  const own = mendsFor(finding, node);
+  const cited = new Set(finding.evidence.map((e) => e.source));
+  const { needs } = ruleOf(finding.class);
+  const retest = [...node.collected.values()].filter((c) => cited.has(c.view.id) || (c.spec !== null && needs.includes(c.spec.kind))).map((c) => c.view.id);
+  return { ...finding, mend: [...own, ...finding.mend.filter((m) => !own.some((o) => o.command === m.command))], retest };
+}
+
+/** A fault of the log that was mended, and has not been logged since, is history. */
+function history(group: Group, settled: Settled): void {
+  const until = settled.get(findingId(group));
+  if (!until || !group.last || group.last.clock !== until.clock || group.last.time > until.time) return;
+  group.severity = "info";
+  group.checked.push(["It was mended, and has not been logged since.", "已修复，此后未再记录。"]);
 }
 
 /** What live checks know better than the log. */

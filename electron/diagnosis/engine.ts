@@ -123,7 +123,7 @@ export function render(g: Group): FindingView {
   return {
     id: findingId(g), class: g.class, code: rule.code, severity: g.severity, title: words(rule.title), explanation: words(rule.what), host: g.host, devices: [...g.devices], first: g.first, last: g.last,
     evidence: g.evidence.map(shownEvidence), against: g.against.map(shownEvidence), checked: [...g.checked, ...(rule.checks ?? [])].map(words), causes: (rule.causes ?? []).map(words),
-    mend: [...g.mend, ...(rule.mend ?? [])].map(([command, risk, en, zh]) => ({ id: null, command: fill(command, g), explanation: { en, zh }, risk })),
+    mend: (rule.mend ?? []).map(([command, risk, en, zh]) => ({ id: null, command: fill(command, g), explanation: { en, zh }, risk })),
     count: g.count + g.suppressed, params, consequenceOf: g.consequenceOf === null ? null : findingId(g.consequenceOf),
     candidates: (rule.candidates ?? []).map((c) => ({ class: c, title: words(ruleOf(c).title) })), retest: [],
   };

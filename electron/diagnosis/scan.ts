@@ -4,7 +4,7 @@ import { findBdf, findRdmaDevice, normaliseDevice, slotOf } from "./logs/device.
 import { collapse, Normaliser, type LogRecord } from "./logs/normalise.js";
 import { meaningOf } from "./meanings.js";
 import { ruleOf, RULES } from "./rules/index.js";
-import type { Group, InputKind, Mend, Rule, Severity, Signature, Text } from "./types.js";
+import type { Group, InputKind, Rule, Severity, Signature, Text } from "./types.js";
 import { WATCHERS, type Watcher } from "./watch/index.js";
 
 /** Bounds against hostile input: what comes beyond is counted in the class's group without a device. */
@@ -213,7 +213,7 @@ export class Scan {
   }
 
   /** Raises a class from values rather than from one line. */
-  raise(cls: string, options: HitOptions & { host?: string | null; records?: readonly { record: LogRecord; source: string }[]; lines?: readonly { source: string; line: string }[]; checked?: readonly Text[]; mend?: readonly Mend[] }): Group {
+  raise(cls: string, options: HitOptions & { host?: string | null; records?: readonly { record: LogRecord; source: string }[]; lines?: readonly { source: string; line: string }[]; checked?: readonly Text[]; against?: readonly { source: string; line: string }[] }): Group {
     const rule = ruleOf(cls);
     const device = options.device ? canonical(cls, options.device) : null;
     const group = this.#group(cls, rule.perNode ? null : groupKey(cls, device), options.host ?? options.records?.[0]?.record.host ?? null, options.severity ?? rule.severity);
@@ -228,7 +228,7 @@ export class Scan {
     for (const { record, source } of options.records ?? []) if (group.evidence.length < EVIDENCE_PER_GROUP) group.evidence.push({ source, line: quoteLine(record.raw), lineNumber: record.line, meaning: options.meaning ?? meaningOf(cls, group.params) });
     for (const { source, line } of options.lines ?? []) if (group.evidence.length < EVIDENCE_PER_GROUP) group.evidence.push({ source, line: quoteLine(line), lineNumber: null, meaning: options.meaning ?? meaningOf(cls, group.params) });
     if (options.checked) group.checked.push(...options.checked);
-    if (options.mend) group.mend.push(...options.mend);
+    for (const { source, line } of options.against ?? []) if (group.against.length < EVIDENCE_PER_GROUP) group.against.push({ source, line: quoteLine(line), lineNumber: null, meaning: null });
     return group;
   }
 
@@ -239,7 +239,7 @@ export class Scan {
     let group = this.groups.get(key);
     if (!group && this.groups.size >= MAX_GROUPS) { key = cls; device = null; host = null; group = this.groups.get(key); }
     if (!group) {
-      group = { class: cls, host, device, devices: new Set(), severity, count: 0, hits: 0, suppressed: 0, first: null, last: null, evidence: [], params: {}, checked: [], against: [], mend: [], consequenceOf: null, order: this.#order++ };
+      group = { class: cls, host, device, devices: new Set(), severity, count: 0, hits: 0, suppressed: 0, first: null, last: null, evidence: [], params: {}, checked: [], against: [], consequenceOf: null, order: this.#order++ };
       this.groups.set(key, group);
     }
     return group;

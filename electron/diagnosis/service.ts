@@ -1,11 +1,11 @@
-import { ConsoleError, toErrorView, type DiagnosisView, type NodeView } from "../contract/index.js";
+import { ConsoleError, toErrorView, type DiagnosisView, type FindingView, type NodeView } from "../contract/index.js";
 import type { NodeTask, Operations } from "../fleet/operations.js";
 import type { NodeDirectory } from "../link/directory.js";
 import { KeyedTopic } from "../streams.js";
 import { collect, type CollectedSources } from "./collect.js";
-import { judgeNode } from "./diagnose.js";
-import type { LiveNode } from "./live.js";
-import { sourcesFor } from "./sources.js";
+import { judgeNode, type Settled } from "./diagnose.js";
+import type { LiveNode } from "./live/index.js";
+import { sourcesFor, type Spec } from "./sources.js";
 
 /** Where diagnoses are kept between two starts of the console; fleet/store.ts has one. */
 export interface DiagnosisDocuments {
@@ -23,12 +23,18 @@ export interface DiagnosisOptions {
 /** How long the daemon may take to tell the membership. */
 const CLUSTER_TIMEOUT_MS = 5_000;
 
+/** Of so many nodes the whole texts are kept, for comparing and for re-tests. */
+const KEPT_NODES = 256;
+
 const STEPS = ["collect", "evaluate"] as const;
 
 /** Diagnoses of nodes: reads, judges, keeps the newest of each node. */
 export class Diagnosis {
   readonly topic: KeyedTopic<DiagnosisView>;
   readonly #views = new Map<string, DiagnosisView>();
+  readonly #collected = new Map<string, CollectedSources>();
+  readonly #memberships = new Map<string, Membership>();
+  readonly #settled = new Map<string, Settled>();
   readonly #leave: () => void;
 
   constructor(private readonly options: DiagnosisOptions) {
@@ -64,29 +70,84 @@ export class Diagnosis {
     this.#leave();
   }
 
+  /**
+   * Reads a node again, after a mend: all that is quick, and of the slow sources those that are named. What was not read again stays.
+   * @throws ConsoleError H301, H104, and what the connection says
+   */
+  async retest(nodeId: string, sourceIds: readonly string[], signal: AbortSignal): Promise<DiagnosisView> {
+    const before = this.#collected.get(nodeId) ?? new Map();
+    const membership = await this.#membership(nodeId, signal);
+    const specs = this.#specs(nodeId, membership).filter((s) => s.alone !== true || sourceIds.includes(s.id) || !before.has(s.id));
+    const startedAtMs = Date.now();
+    const fresh = await collect(await this.options.nodes.session(nodeId, signal), specs, signal);
+    this.#keep(nodeId, new Map([...before, ...fresh]));
+    return this.#judgeAgain(nodeId, startedAtMs);
+  }
+
+  #judgeAgain(nodeId: string, startedAtMs: number): DiagnosisView {
+    const collected = this.#collected.get(nodeId)!;
+    const others = [...this.#collected].flatMap(([id, sources]) => (id !== nodeId && this.options.nodes.get(id) ? [this.#live(id, sources, null)] : []));
+    const { findings, cannotTell, verdict } = judgeNode(this.liveNode(nodeId)!, others, this.#settled.get(nodeId));
+    const view: DiagnosisView = { nodeId, startedAtMs, endedAtMs: Date.now(), state: "done", verdict, sources: [...collected.values()].map((c) => c.view), findings, cannotTell, error: null };
+    this.#show(view);
+    this.options.documents.put(nodeId, view.startedAtMs, view);
+    return view;
+  }
+
+  /** What was logged of this finding until now is history from here on. */
+  settle(nodeId: string, finding: FindingView): void {
+    if (finding.last === null) return;
+    this.#settled.set(nodeId, new Map([...(this.#settled.get(nodeId) ?? []), [finding.id, finding.last]]));
+    const view = this.#views.get(nodeId);
+    if (view && this.#collected.has(nodeId)) this.#judgeAgain(nodeId, view.startedAtMs);
+  }
+
+  view(nodeId: string): DiagnosisView | undefined {
+    return this.#views.get(nodeId);
+  }
+  /** What was read last on a node, whole; undefined when this console has not read it since its start. */
+  collected(nodeId: string): CollectedSources | undefined {
+    return this.#collected.get(nodeId);
+  }
+  /** What was read last, as the checks take it. */
+  liveNode(nodeId: string): LiveNode | undefined {
+    const collected = this.#collected.get(nodeId);
+    return collected && this.#live(nodeId, collected, this.#memberships.get(nodeId) ?? null);
+  }
+
+  #show(view: DiagnosisView): void {
+    this.#views.set(view.nodeId, view);
+    this.topic.changed(view.nodeId);
+  }
+  #keep(nodeId: string, collected: CollectedSources): void {
+    this.#collected.delete(nodeId);
+    this.#collected.set(nodeId, collected);
+    for (const [oldest] of this.#collected) if (this.#collected.size > KEPT_NODES) this.#collected.delete(oldest);
+  }
+  #specs(nodeId: string, membership: Membership | null): Spec[] {
+    const known = this.options.nodes.list().filter((n) => n.id !== nodeId && n.member !== null).flatMap((n) => dataAddressOf(n) ?? []);
+    return sourcesFor(membership ? membership.peers : known);
+  }
+
   async #diagnose(
     nodeId: string, task: NodeTask, publish: (sources: CollectedSources) => void, others: Promise<(readonly [string, CollectedSources | null])[]>,
   ): Promise<void> {
     let view: DiagnosisView = { nodeId, startedAtMs: Date.now(), endedAtMs: null, state: "running", verdict: null, sources: [], findings: [], cannotTell: [], error: null };
-    const show = (change: Partial<DiagnosisView>): void => {
-      view = { ...view, ...change };
-      this.#views.set(nodeId, view);
-      this.topic.changed(nodeId);
-    };
+    const show = (change: Partial<DiagnosisView>): void => this.#show((view = { ...view, ...change }));
     show({});
     try {
       const membership = await this.#membership(nodeId, task.signal);
-      const known = this.options.nodes.list().filter((n) => n.id !== nodeId && n.member !== null).flatMap((n) => dataAddressOf(n) ?? []);
-      const specs = sourcesFor(membership ? membership.peers : known);
+      const specs = this.#specs(nodeId, membership);
       const collected = await task.step("collect", async (report) => {
         const session = await this.options.nodes.session(nodeId, task.signal);
         let done = 0;
         return collect(session, specs, task.signal, () => report.progress(++done, specs.length, "items"));
       });
+      this.#keep(nodeId, collected);
       publish(collected);
       await task.step("evaluate", async (report) => {
         const self = this.#live(nodeId, collected, membership);
-        const judge = (others: readonly LiveNode[]): ReturnType<typeof judgeNode> => judgeNode(self, others);
+        const judge = (others: readonly LiveNode[]): ReturnType<typeof judgeNode> => judgeNode(self, others, this.#settled.get(nodeId));
         const own = judge([]);
         show({ sources: [...collected.values()].map((source) => source.view), verdict: own.verdict, findings: own.findings, cannotTell: own.cannotTell });
         // The comparison waits for the slowest node; what this node shows by itself is on screen already.
@@ -106,28 +167,35 @@ export class Diagnosis {
 
   #live(nodeId: string, collected: CollectedSources, membership: Membership | null): LiveNode {
     const node = this.options.nodes.get(nodeId);
-    return { nodeId, name: node?.name ?? nodeId, collected, dataAddress: membership?.address ?? (node ? dataAddressOf(node) : null), gidIndex: membership?.gidIndex ?? null, netdev: membership?.netdev ?? null };
+    return { nodeId, name: node?.name ?? nodeId, collected, dataAddress: membership?.address ?? (node ? dataAddressOf(node) : null), gidIndex: membership?.gidIndex ?? null, netdev: membership?.netdev ?? null, rdmaDevice: membership?.rdmaDevice ?? null };
   }
 
   /** What the cluster knows of the node; null when it is no member or its daemon does not answer, which is a finding of its own. */
   async #membership(nodeId: string, signal: AbortSignal): Promise<Membership | null> {
     const node = this.options.nodes.get(nodeId);
-    if (!node || node.member === null || node.agent.state !== "running") return null;
+    if (!node || node.member === null) return null;
+    // Without its daemon, what was known before still says where its peers are.
+    if (node.agent.state !== "running") return this.#memberships.get(nodeId) ?? null;
     try {
       const agent = await this.options.nodes.agent(nodeId, signal);
       const cluster = await agent.call("cluster.get", {}, { signal, timeoutMs: CLUSTER_TIMEOUT_MS });
       const own = cluster.members.find((m) => m.node === cluster.self)?.addresses[0];
-      return {
-        address: own?.address ?? null, netdev: own?.netdev ?? null, gidIndex: own?.gid_index ?? null,
+      const membership: Membership = {
+        address: own?.address ?? null, netdev: own?.netdev ?? null, rdmaDevice: own?.rdma_device ?? null, gidIndex: own?.gid_index ?? null,
         peers: cluster.members.filter((m) => m.node !== cluster.self).flatMap((m) => m.addresses.slice(0, 1).map((a) => a.address)),
       };
+      this.#memberships.set(nodeId, membership);
+      return membership;
     } catch {
       if (signal.aborted) throw ConsoleError.of("H104");
-      return null;
+      return this.#memberships.get(nodeId) ?? null;
     }
   }
 
   #forgot(nodeId: string): void {
+    this.#collected.delete(nodeId);
+    this.#memberships.delete(nodeId);
+    this.#settled.delete(nodeId);
     this.options.documents.remove(nodeId);
     this.topic.changed(nodeId);
   }
@@ -143,6 +211,7 @@ function dataAddressOf(node: NodeView): string | null {
 interface Membership {
   address: string | null;
   netdev: string | null;
+  rdmaDevice: string | null;
   gidIndex: number | null;
   /** Data addresses of the other members. */
   peers: string[];

@@ -28,6 +28,9 @@ const log = { timeoutMs: 40_000, maxBytes: 4 * 1024 * 1024 } as const;
 export const COUNTER_INTERVAL_S = 3;
 const COUNTER_FILES = "grep -sH . /sys/class/infiniband/*/ports/*/counters/* /sys/class/infiniband/*/ports/*/hw_counters/*";
 
+/** Looked for only where a file system is nearly full. */
+const LARGE_FILES = "df -P / /var/lib /opt 2>/dev/null | awk 'NR > 1 && $5 + 0 >= 97 { print $6 }' | sort -u | while read -r m; do find \"$m\" -xdev -type f -size +8M -printf '%s %p\\n' 2>/dev/null; done | sort -rn | head -n 20";
+
 const FIXED = [
   { id: "kernel_log", kind: "kernel_log", attempts: [{ command: "dmesg" }, { command: "dmesg", root: true }, { command: "journalctl -k -b --no-pager -q -n 20000 -o short-monotonic" }], ...log },
   { id: "dma_device", kind: "device_nodes", attempts: [{ command: "ls -l /dev/dma_device" }], ...quick, answers: [2] },
@@ -59,6 +62,7 @@ const FIXED = [
   { id: "firewall", kind: "network", attempts: [{ command: "nft -a list ruleset", root: true }, { command: "iptables-save", root: true }], ...quick, valuesOnly: true },
   { id: "sysctl", kind: "network", attempts: [{ command: "sysctl -e net.ipv4.conf.all.arp_ignore net.ipv4.conf.all.arp_announce net.ipv4.conf.all.rp_filter net.ipv4.ip_local_port_range net.core.rmem_max net.core.wmem_max vm.nr_hugepages kernel.dmesg_restrict" }], ...quick, valuesOnly: true },
   { id: "disk", kind: "disk", attempts: [{ command: "df -P -k / /var/lib /opt /run /dev/shm" }], ...quick, answers: [1] },
+  { id: "large_files", kind: "disk", attempts: [{ command: LARGE_FILES, root: true }, { command: LARGE_FILES }], ...quick, valuesOnly: true },
   { id: "memory", kind: "memory", attempts: [{ command: "cat /proc/meminfo" }], ...quick },
   { id: "clock", kind: "clock", attempts: [{ command: "date +%s.%N" }], ...quick, valuesOnly: true },
   { id: "time_sync", kind: "clock", attempts: [{ command: "if [ -e /run/systemd/timesync/synchronized ]; then echo NTPSynchronized=yes; else echo NTPSynchronized=no; fi; chronyc -n tracking 2>/dev/null; true" }], ...quick, valuesOnly: true },

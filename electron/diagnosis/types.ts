@@ -96,8 +96,6 @@ export interface Group {
   checked: Text[];
   /** Lines that speak against it. */
   against: Evidence[];
-  /** Commands for exactly what was found, before the class's own. Their words were checked. */
-  mend: Mend[];
   /** The group that explains this one. */
   consequenceOf: Group | null;
   order: number;

@@ -138,6 +138,12 @@ export class Deployer {
     return `node ${number} at ${first?.address ?? "?"}${first?.rdma_device ? ` on ${first.rdma_device}` : ""}, epoch ${membership.state.epoch}, ${membership.state.members.length} members`;
   }
 
+  /** The same for a member whose addresses or GID table may have changed since. */
+  async rejoin(node: ManagedNode, signal: AbortSignal = new AbortController().signal): Promise<string> {
+    await this.o.keeper.refresh(node, await this.o.keeper.attach(node, signal), signal);
+    return this.#join(node, signal);
+  }
+
   async #leave(node: ManagedNode): Promise<void> {
     if (node.record.member === null || !this.o.membership.remove(node.record.member)) return;
     await this.#tellOthers(node);

@@ -260,6 +260,13 @@ export class Fleet extends EventEmitter<FleetEvents> implements NodeDirectory {
     if (node.operation === null) await this.#deployer.adoptRunning(node, signal);
   }
 
+  /** Reads a member's addresses and GIDs anew and tells every daemon where they differ from what the cluster knew. @throws ConsoleError H301, H502 */
+  async rejoin(nodeId: string, signal?: AbortSignal): Promise<string> {
+    const node = this.#node(nodeId);
+    if (node.record.member === null) throw ConsoleError.of("H502", { name: node.record.name });
+    return this.#deployer.rejoin(node, signal);
+  }
+
   /** Takes nodes out of this console; on the nodes nothing changes. Trust in their keys stays. @throws ConsoleError H301, H312 */
   async forget(nodeIds: readonly string[]): Promise<void> {
     const nodes = nodeIds.map((id) => this.#node(id));

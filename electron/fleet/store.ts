@@ -3,7 +3,7 @@ import { chmodSync, mkdirSync } from "node:fs";
 import { join } from "node:path";
 import Database from "libsql";
 import { z } from "zod";
-import { DiagnosisView, OperationView } from "../contract/index.js";
+import { DiagnosisView, MendRunView, OperationView } from "../contract/index.js";
 import type { TrustedKey, TrustStore } from "../ssh/index.js";
 
 /** What the console remembers of a node. Secrets are not among it (see secrets.ts). */
@@ -47,11 +47,12 @@ const MIGRATIONS: readonly string[] = [
    CREATE TABLE operations (id TEXT PRIMARY KEY, started_at_ms INTEGER NOT NULL, document TEXT NOT NULL) STRICT;
    CREATE TABLE diagnoses (id TEXT PRIMARY KEY, started_at_ms INTEGER NOT NULL, document TEXT NOT NULL) STRICT;
    CREATE TABLE state (name TEXT PRIMARY KEY, document TEXT NOT NULL) STRICT;`,
+  "CREATE TABLE mends (id TEXT PRIMARY KEY, started_at_ms INTEGER NOT NULL, document TEXT NOT NULL) STRICT;",
 ];
 
 /** JSON documents of one kind, newest first, at most `keep`. What no longer matches its schema is left out. */
 export class Documents<T> {
-  constructor(private readonly db: Database.Database, private readonly table: "operations" | "diagnoses", private readonly schema: z.ZodType<T>, private readonly keep: number) {}
+  constructor(private readonly db: Database.Database, private readonly table: "operations" | "diagnoses" | "mends", private readonly schema: z.ZodType<T>, private readonly keep: number) {}
 
   list(): T[] {
     const rows = this.db.prepare(`SELECT document FROM ${this.table} ORDER BY started_at_ms DESC, id DESC LIMIT ?`).all(this.keep) as { document: string }[];
@@ -126,6 +127,7 @@ export interface Store {
   readonly trust: TrustStore;
   readonly operations: Documents<OperationView>;
   readonly diagnoses: Documents<DiagnosisView>;
+  readonly mends: Documents<MendRunView>;
   /** This installation of the console, by which its own abandoned locks are known. */
   readonly consoleId: string;
   loadCluster(): ClusterState | null;
@@ -161,6 +163,7 @@ export function openStore(dataDir: string): Store {
     nodes: new NodeRecords(db), trust: new TrustedKeys(db),
     operations: new Documents(db, "operations", OperationView, 200),
     diagnoses: new Documents(db, "diagnoses", DiagnosisView, 500),
+    mends: new Documents(db, "mends", MendRunView, 500),
     consoleId: consoleId as string,
     loadCluster: () => {
       const parsed = ClusterState.safeParse(read("cluster"));

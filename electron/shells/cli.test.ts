@@ -3,8 +3,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { PassThrough } from "node:stream";
 import { describe, expect, it } from "vitest";
-import { Collective, ConsoleError, RunSpec, type HostKeyView, type NodeView, type OperationView, type RunView } from "../contract/index.js";
-import { hostOf, type Handlers, type Host } from "../gate.js";
+import { Collective, ConsoleError, RunSpec, STREAMS, type HostKeyView, type NodeView, type OperationView, type RunView } from "../contract/index.js";
+import { hostOf, type Handlers, type Host, type Topics } from "../gate.js";
 import { makeKey } from "../ssh/testing/sshd.js";
 import { KeyedTopic, LatestTopic } from "../streams.js";
 import { EXIT, parseBytes, runCli } from "./cli.js";
@@ -44,8 +44,9 @@ function world(nodes: NodeView[] = []): World {
     };
     const handlers = new Proxy({}, { get: (_t, method: string) => (params: never) => { w.calls.push({ method, params }); return (w.overrides[method] ?? defaults[method]!)(params); } }) as Handlers;
     const keyed = <T>(items: () => T[]): KeyedTopic<T> => new KeyedTopic<T>({ list: items, get: () => undefined });
+    const none = Object.fromEntries(Object.keys(STREAMS).map((name) => [name, keyed(() => [])])) as unknown as Topics;
     return hostOf(handlers, {
-      nodes: keyed(() => w.nodes), operations: keyed(() => w.operations), runs: keyed(() => w.runs), diagnoses: keyed(() => []),
+      ...none, nodes: keyed(() => w.nodes), operations: keyed(() => w.operations), runs: keyed(() => w.runs),
       topology: new LatestTopic(() => ({})), telemetry: new LatestTopic(() => ({})),
     }, async () => { w.closed++; });
   }

@@ -117,6 +117,15 @@ of a lock, waits to be confirmed; 4 a run gave wrong results; 130 interrupted.`)
       else out(outcome.holder === null ? `Nobody holds ${node!.name}.` : outcome.broken ? `The lock of ${clean(outcome.holder.owner)} on ${node!.name} is broken.` : `Another one holds ${node!.name} by now: look again.`);
       return outcome.holder === null || outcome.broken ? EXIT.ok : EXIT.failed;
     }));
+  nodes.command("rejoin").description("read a member's addresses and GIDs anew and tell the cluster").argument("<node...>").action(withHost(async (host, names: string[]) => {
+    const chosen = await pickNodes(host, names);
+    await provideSecrets(host, chosen, io);
+    for (const node of chosen) {
+      const { detail } = await host.request("nodes.rejoin", { nodeId: node.id }, context.signal);
+      if (globals().json) json({ nodeId: node.id, detail });
+      else out(`${node.name}: ${clean(detail)}`);
+    }
+  }));
   nodes.command("forget").description("take nodes off the list; nothing is changed on them").argument("<node...>").action(withHost(async (host, names: string[]) => {
     const chosen = await pickNodes(host, names);
     await host.request("nodes.forget", { nodeIds: chosen.map((node) => node.id) });

@@ -1,11 +1,11 @@
 import { spawn } from "node:child_process";
 import { describe, expect, it } from "vitest";
-import { ConsoleError, FindingView, SourceView } from "../contract/index.js";
-import type { ExecOptions, ExecResult, NodeSession } from "../ssh/types.js";
-import { collect, type Collected, type CollectedSources } from "./collect.js";
-import { diagnoseFiles, judgeNode } from "./diagnose.js";
-import type { LiveNode } from "./live.js";
-import { sourcesFor, type SourceId, type Spec } from "./sources.js";
+import { ConsoleError, FindingView, SourceView } from "../../contract/index.js";
+import type { ExecOptions, ExecResult, NodeSession } from "../../ssh/types.js";
+import { collect, type Collected, type CollectedSources } from "../collect.js";
+import { diagnoseFiles, judgeNode } from "../diagnose.js";
+import type { LiveNode } from "./read.js";
+import { sourcesFor, type SourceId, type Spec } from "../sources.js";
 
 const T = 1_764_520_000_000;
 const SPECS = sourcesFor(["10.77.0.12", "10.77.0.13"]);
@@ -99,11 +99,11 @@ describe("the lab's faults, each named first", () => {
   it("a wrong GID index of the membership names the right one", () => {
     const f = judgeNode(node({}, { gidIndex: 0 }), []).findings.find((x) => x.class === "roce.gid_wrong_index");
     expect(f).toMatchObject({ params: { index: 1, used: 0 } });
-    expect(f!.mend[1]!.command).toBe("export NCCL_IB_GID_INDEX=1 UCX_IB_GID_INDEX=1");
+    expect(f!.mend.map((m) => m.command)).toEqual(["stepccl nodes rejoin n1", "show_gids", "export NCCL_IB_GID_INDEX=1 UCX_IB_GID_INDEX=1"]);
   });
   it("the mend names the MTU of the others, the peer that cannot pass is named too", () => {
     const f = judgeNode(node({ ip_link: HEALTHY.ip_link!.replace("mtu 9000", "mtu 1500") }), [other(), other({}, 13)]).findings[0]!;
-    expect(f.mend[0]!.command).toBe("ip link set eth1 mtu 9000");
+    expect(f.mend[0]!.command).toBe("ip link set dev eth1 mtu 9000");
   });
   it("a rule that drops is taken out by its handle", () => {
     const f = judgeNode(node({ firewall: 'table inet lab_fault { # handle 7\n\tchain input { # handle 1\n\t\ttype filter hook input priority filter; policy accept;\n\t\tiifname "eth1" ip saddr 10.77.0.12 udp dport 4791 counter packets 0 bytes 0 drop # handle 3\n\t}\n}\n' }), []).findings[0]!;
