@@ -104,8 +104,10 @@ native_step() {
     step native "$(hash_inputs native ':!native/addon')" "$OUT/native/stepccl-perf" -- cmake_build native -DUSE_CUDA=OFF
 }
 
+# As few large units: whoever sets up builds all of it once, and its headers cost more than its code.
 agent_step() {
-    step agent "$(hash_inputs agent native/include native/src package.json)" "$OUT/agent/stepccld" -- cmake_build agent
+    step agent "$(hash_inputs agent native/include native/src package.json)" "$OUT/agent/stepccld" -- \
+        cmake_build agent -DCMAKE_UNITY_BUILD=ON -DCMAKE_UNITY_BUILD_BATCH_SIZE=5
 }
 
 # The headers of the node that runs this, so that node-gyp has nothing to fetch.
