@@ -5,6 +5,7 @@ import { AlphaBetaModeller } from "./collectives/model.js";
 import { Collectives } from "./collectives/service.js";
 import { RunStore } from "./collectives/store.js";
 import { diagnoseFilesView } from "./diagnosis/files.js";
+import { checkHangs, hangsOfFiles } from "./diagnosis/hangs/service.js";
 import { Mends } from "./diagnosis/mends/service.js";
 import { Diagnosis } from "./diagnosis/service.js";
 import { Uploads } from "./diagnosis/uploads.js";
@@ -93,6 +94,8 @@ export async function createHost(options: HostOptions): Promise<Host> {
       return {};
     },
     "mends.list": () => mends.list(),
+    "hangs.check": ({ nodeIds }, signal) => checkHangs(fleet, nodeIds, signal),
+    "hangs.files": ({ files }, signal) => hangsOfFiles(uploads.open(files), signal),
     "uploads.begin": ({ name, sizeBytes }) => uploads.begin(name, sizeBytes),
     "uploads.append": ({ uploadId, offset, base64 }) => uploads.append(uploadId, offset, base64),
     "uploads.discard": async ({ uploadId }) => {

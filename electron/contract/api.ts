@@ -1,5 +1,6 @@
 import { z } from "zod";
 import { DiagnosisView } from "./diagnosis.js";
+import { HANGS_METHODS } from "./hangs.js";
 import { MENDS_METHODS, MendRunView } from "./mends.js";
 import { AuthMethod, HostKeyView, LockHolder, NodeId, NodeInput, NodeView, OperationId, OperationView } from "./nodes.js";
 import { Collective, RunId, RunSpec, RunView } from "./runs.js";
@@ -63,6 +64,7 @@ export const METHODS = {
   "diagnose.list": { params: Nothing, result: z.array(DiagnosisView) },
   ...FILES_METHODS,
   ...MENDS_METHODS,
+  ...HANGS_METHODS,
 } as const;
 export type Method = keyof typeof METHODS;
 export type Params<M extends Method> = z.input<(typeof METHODS)[M]["params"]>;

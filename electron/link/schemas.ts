@@ -127,6 +127,11 @@ export const AGENT_METHODS = {
     result: z.object({ run_id: RUN_ID, unique_id: z.string().regex(/^[0-9a-fA-F]+$/).max(8192).nullable(), workers: list(z.object({ rank: count, pid: count }), 1024) }),
   },
   "run.stop": { params: z.strictObject({ run_id: RUN_ID }), result: z.object({ stopped: count }) },
+  /** Recordings are checked one by one by who merges them: one that is damaged must not hide the others. */
+  "recorder.get": {
+    params: z.strictObject({ communicator: z.string().regex(/^[0-9a-f]{16}$/).optional(), rank: count.optional(), operations: z.number().int().min(1).max(1024).optional() }),
+    result: z.object({ recorders: list(z.unknown(), 4096) }),
+  },
   "run.list": {
     params: nothing,
     result: z.object({
