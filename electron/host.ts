@@ -94,7 +94,7 @@ export async function createHost(options: HostOptions): Promise<Host> {
       return {};
     },
     "mends.list": () => mends.list(),
-    "hangs.check": ({ nodeIds }, signal) => checkHangs(fleet, nodeIds, signal),
+    "hangs.check": ({ nodeIds }, signal) => checkHangs(fleet, nodeIds ?? [], signal),
     "hangs.files": ({ files }, signal) => hangsOfFiles(uploads.open(files), signal),
     "uploads.begin": ({ name, sizeBytes }) => uploads.begin(name, sizeBytes),
     "uploads.append": ({ uploadId, offset, base64 }) => uploads.append(uploadId, offset, base64),

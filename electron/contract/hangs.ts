@@ -52,7 +52,7 @@ export type RecordedOperation = z.infer<typeof RecordedOperation>;
 
 export const HANGS_METHODS = {
   /** Reads the flight recorders of these nodes' ranks (of all nodes that are up, where none is named) and merges them. */
-  "hangs.check": { params: z.strictObject({ nodeIds: z.array(NodeId).max(10_000).default([]) }), result: HangView },
+  "hangs.check": { params: z.strictObject({ nodeIds: z.array(NodeId).min(1).max(10_000).optional() }), result: HangView },
   /** The same from files: StepCCL's recordings, or PyTorch's NCCL flight recorder as JSON. */
   "hangs.files": { params: z.strictObject({ files: InputFiles }), result: HangView },
 } as const;

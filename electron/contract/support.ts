@@ -48,7 +48,7 @@ export const FILES_METHODS = {
 
 export const SUPPORT_METHODS = {
   /** Redacts all that is known of these nodes (all of them where none is named) and packs it. Nothing leaves the console. */
-  "support.prepare": { params: z.strictObject({ nodeIds: z.array(NodeId).max(10_000).default([]) }), result: SupportBundleView },
+  "support.prepare": { params: z.strictObject({ nodeIds: z.array(NodeId).min(1).max(10_000).optional() }), result: SupportBundleView },
   /** One file of it as it would be handed on. */
   "support.preview": { params: z.strictObject({ bundleId: SupportBundleId, name: z.string().max(255) }), result: z.object({ text: z.string(), truncatedBytes: z.number() }) },
   "support.read": { params: z.strictObject({ bundleId: SupportBundleId, offset: z.number().int().min(0) }), result: z.object({ base64: z.string(), nextOffset: z.number(), sizeBytes: z.number() }) },
