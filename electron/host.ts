@@ -5,8 +5,10 @@ import { AlphaBetaModeller } from "./collectives/model.js";
 import { Collectives } from "./collectives/service.js";
 import { RunStore } from "./collectives/store.js";
 import { diagnoseFilesView } from "./diagnosis/files.js";
+import { Guides } from "./diagnosis/guides/service.js";
 import { checkHangs, hangsOfFiles } from "./diagnosis/hangs/service.js";
 import { Mends } from "./diagnosis/mends/service.js";
+import { Pairs } from "./diagnosis/pairs/service.js";
 import { Diagnosis } from "./diagnosis/service.js";
 import { Uploads } from "./diagnosis/uploads.js";
 import { Fleet, MemorySecretKeeper, openStore, type FleetOptions, type SecretKeeper } from "./fleet/index.js";
@@ -44,6 +46,11 @@ export async function createHost(options: HostOptions): Promise<Host> {
   const mends = new Mends({
     nodes: fleet, diagnosis, actions: { rejoin: (nodeId, signal) => fleet.rejoin(nodeId, signal) }, documents: store.mends, onError,
     busy: (nodeId) => fleet.listOperations().some((op) => op.kind !== "diagnose" && op.state === "running" && op.nodes.some((n) => n.nodeId === nodeId && (n.state === "running" || n.state === "pending"))),
+  });
+  const pairs = new Pairs({ nodes: fleet, probe: (spec, signal) => collectives.probe(spec, signal) });
+  const guides = new Guides({
+    nodes: fleet, diagnosis, cancelOperation: (id) => fleet.cancelOperation(id), topology: (signal) => topology.get(signal), onError,
+    hangs: (nodeIds, signal) => checkHangs(fleet, nodeIds, signal), verbsPing: (from, to, signal) => pairs.ping(from, to, signal),
   });
   const uploads = new Uploads(join(options.dataDir, "uploads"));
   const hello: Handlers["hello"] = async () => ({
@@ -96,6 +103,20 @@ export async function createHost(options: HostOptions): Promise<Host> {
     "mends.list": () => mends.list(),
     "hangs.check": ({ nodeIds }, signal) => checkHangs(fleet, nodeIds ?? [], signal),
     "hangs.files": ({ files }, signal) => hangsOfFiles(uploads.open(files), signal),
+    "guides.list": () => guides.list(),
+    "guides.for": (params) => guides.for(params.class),
+    "guides.start": ({ guideId, nodeIds }) => guides.start(guideId, nodeIds),
+    "guides.cancel": ({ guideRunId }) => {
+      guides.cancel(guideRunId);
+      return {};
+    },
+    "guides.runs": () => guides.runs(),
+    "pairs.start": (params) => pairs.start(params),
+    "pairs.cancel": ({ pairTestId }) => {
+      pairs.cancel(pairTestId);
+      return {};
+    },
+    "pairs.list": () => pairs.list(),
     "uploads.begin": ({ name, sizeBytes }) => uploads.begin(name, sizeBytes),
     "uploads.append": ({ uploadId, offset, base64 }) => uploads.append(uploadId, offset, base64),
     "uploads.discard": async ({ uploadId }) => {
@@ -104,11 +125,13 @@ export async function createHost(options: HostOptions): Promise<Host> {
     },
   };
   const topics: Topics = {
-    nodes: fleet.topic, operations: fleet.operations.topic, runs: collectives.topic, diagnoses: diagnosis.topic, mends: mends.topic, topology: topology.topic, telemetry: telemetry.topic,
+    nodes: fleet.topic, operations: fleet.operations.topic, runs: collectives.topic, diagnoses: diagnosis.topic, mends: mends.topic, guides: guides.topic, pairs: pairs.topic, topology: topology.topic, telemetry: telemetry.topic,
   };
   const host = hostOf(handlers, topics, async () => {
     telemetry.close();
     topology.close();
+    guides.close();
+    await pairs.close();
     await mends.close();
     diagnosis.close();
     await uploads.close();

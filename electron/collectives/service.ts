@@ -62,6 +62,23 @@ export class Collectives {
    * @throws ConsoleError H501, H502, H503, H506, H301, H401: nothing was started
    */
   async start(spec: RunSpec, signal?: AbortSignal): Promise<RunView> {
+    return (await this.#begin(spec, true, signal)).view;
+  }
+
+  /**
+   * Runs to its end and gives the result, which is kept in no list: for tests that come in dozens. Ended when `signal` is.
+   * @throws ConsoleError as `start`, and H104
+   */
+  async probe(spec: RunSpec, signal: AbortSignal): Promise<RunView> {
+    const { run, launch } = await this.#begin(spec, false, signal);
+    const stop = (): void => void launch.stop();
+    signal.addEventListener("abort", stop);
+    await launch.done.finally(() => signal.removeEventListener("abort", stop));
+    if (signal.aborted) throw ConsoleError.of("H104");
+    return run.view();
+  }
+
+  async #begin(spec: RunSpec, listed: boolean, signal?: AbortSignal): Promise<{ run: Run; launch: Launch; view: RunView }> {
     const plan = planRun(spec, (nodeId) => this.#nodes.get(nodeId));
     await this.#letLeave(plan, signal);
     for (const node of plan.nodes) {
@@ -75,8 +92,8 @@ export class Collectives {
       await this.#refuseBusy(plan, clients, signal);
       const address = rendezvousAddress(spec, plan, await this.#clusters(plan, clients, signal));
       signal?.throwIfAborted();
-      this.#launch(new Run(runId, spec, plan, Date.now()), address, clients);
-      return this.get(runId);
+      const run = new Run(runId, spec, plan, Date.now());
+      return { run, launch: this.#launch(run, address, clients, listed), view: run.view() };
     } catch (error) {
       this.#release(runId);
       throw error;
@@ -107,13 +124,17 @@ export class Collectives {
     this.#store.close();
   }
 
-  #launch(run: Run, address: string, clients: ReadonlyMap<string, AgentClient>): void {
+  #launch(run: Run, address: string, clients: ReadonlyMap<string, AgentClient>, listed: boolean): Launch {
     const changed = (): void => {
+      if (!listed) return;
       this.#views.set(run.id, run.view());
       this.topic.changed(run.id);
     };
+    const save = (): void => {
+      if (listed) this.#store.save(run.view());
+    };
     changed();
-    this.#store.save(run.view());
+    save();
     let rows = 0;
     const launch = new Launch(run, address, clients, this.#nodes, this.#timing, {
       changed: () => {
@@ -132,8 +153,9 @@ export class Collectives {
       this.#active.delete(run.id);
       this.#release(run.id);
       changed();
-      this.#store.save(run.view());
+      save();
     }).catch(this.#onError);
+    return launch;
   }
 
   /** A run that has just failed is still being ended on its nodes: a new one there waits for that, not for the nodes that were lost. */

@@ -1,8 +1,10 @@
 import { z } from "zod";
 import { DiagnosisView } from "./diagnosis.js";
+import { GUIDES_METHODS, GuideRunView } from "./guides.js";
 import { HANGS_METHODS } from "./hangs.js";
 import { MENDS_METHODS, MendRunView } from "./mends.js";
 import { AuthMethod, HostKeyView, LockHolder, NodeId, NodeInput, NodeView, OperationId, OperationView } from "./nodes.js";
+import { PAIRS_METHODS, PairTestView } from "./pair-tests.js";
 import { Collective, RunId, RunSpec, RunView } from "./runs.js";
 import { FILES_METHODS } from "./support.js";
 import { LinkView, TelemetryTick, TopologyView } from "./topology.js";
@@ -65,6 +67,8 @@ export const METHODS = {
   ...FILES_METHODS,
   ...MENDS_METHODS,
   ...HANGS_METHODS,
+  ...GUIDES_METHODS,
+  ...PAIRS_METHODS,
 } as const;
 export type Method = keyof typeof METHODS;
 export type Params<M extends Method> = z.input<(typeof METHODS)[M]["params"]>;
@@ -89,6 +93,8 @@ export const STREAMS = {
   runs: { event: keyed(RunView) },
   diagnoses: { event: keyed(DiagnosisView) },
   mends: { event: keyed(MendRunView) },
+  guides: { event: keyed(GuideRunView) },
+  pairs: { event: keyed(PairTestView) },
   topology: { event: z.object({ epoch: z.number(), links: z.array(LinkView) }) },
   telemetry: { event: TelemetryTick },
 } as const;

@@ -48,7 +48,7 @@ export const PAIRS_METHODS = {
       nodeIds: z.array(NodeId).min(2).max(1024).refine((ids) => new Set(ids).size === ids.length, "a node is named twice"),
       kinds: z.array(PairTestKind).min(1).max(3),
       sampling: z.enum(["all", "ring", "random"]).default("all"),
-      maxPairs: z.number().int().min(1).max(10_000).default(256),
+      maxPairs: z.number().int().min(1).max(2000).default(256),
     }),
     result: PairTestView,
   },

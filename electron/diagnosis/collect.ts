@@ -16,8 +16,8 @@ export interface Collected {
 export type CollectedSources = ReadonlyMap<SourceId, Collected>;
 
 const PATH = "PATH=\"$PATH:/usr/sbin:/sbin:/usr/local/sbin\"; export PATH LC_ALL=C; ";
-/** What the page gets of a source; the end of a log is what matters. */
-const SHOWN_CHARS = 24 * 1024;
+/** What the page gets of a source; the end of a log is what matters. All of a node's sources fit into one message of the wire. */
+const shownChars = (spec: Spec): number => (spec.maxBytes > 256 * 1024 ? 24 : 8) * 1024;
 /** Time for the shell and the channel around the commands. */
 const OVERHEAD_MS = 30_000;
 /** The longest that one channel may take for all its commands. */
@@ -130,7 +130,7 @@ function parse(stdout: string, mark: string, items: readonly Item[], channel: { 
     const collectedAtMs = beganAtMs + Math.max(0, from - nodeStartMs);
     const { spec, command } = item;
     const all = text.length > 0 ? text : stderr;
-    const view = all.slice(-SHOWN_CHARS);
+    const view = all.slice(-shownChars(spec));
     const state = stateOf(status, stderr, spec);
     const cut = Buffer.byteLength(text) >= spec.maxBytes ? 1 : 0;
     out.set(spec.id, {

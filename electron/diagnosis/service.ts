@@ -51,11 +51,17 @@ export class Diagnosis {
 
   /** Begins a diagnosis of these nodes, each by itself and then side by side. @throws ConsoleError H301 */
   start(nodeIds: readonly string[]): { operationId: string } {
+    const { operationId } = this.run(nodeIds);
+    return { operationId };
+  }
+
+  /** The same, with its end. @throws ConsoleError H301 */
+  run(nodeIds: readonly string[]): { operationId: string; over: Promise<void> } {
     const ids = [...new Set(nodeIds)];
     for (const nodeId of ids) if (!this.options.nodes.get(nodeId)) throw ConsoleError.of("H301", { nodeId });
     const read = new Map(ids.map((nodeId) => [nodeId, deferred<CollectedSources | null>()]));
     const others = Promise.all([...read].map(async ([nodeId, { promise }]) => [nodeId, await promise] as const));
-    const { id } = this.options.operations.start("diagnose", ids, STEPS, async (nodeId, task) => {
+    const { id, over } = this.options.operations.start("diagnose", ids, STEPS, async (nodeId, task) => {
       const mine = read.get(nodeId)!;
       try {
         await this.#diagnose(nodeId, task, (sources) => mine.resolve(sources), others);
@@ -63,7 +69,7 @@ export class Diagnosis {
         mine.resolve(null);
       }
     });
-    return { operationId: id };
+    return { operationId: id, over };
   }
 
   close(): void {

@@ -9,6 +9,7 @@ export function nodeChecks(scan: Scan, node: LiveNode): void {
   deviceMode(scan, node);
   service(scan, node);
   stopped(scan, node);
+  memory(scan, node);
   networkChecks(scan, node);
 }
 
@@ -63,6 +64,18 @@ function service(scan: Scan, node: LiveNode): void {
   else if (active === "failed" || (active === "activating" && p.get("Result") !== "success")) scan.raise(restarts >= 2 ? "agent.crash_loop" : "agent.down", { lines: evidence, params });
   else if (active === "inactive" || active === "deactivating") scan.raise("agent.down", { lines: evidence, params });
   else if (active === "active" && restarts >= 3) scan.raise("agent.crash_loop", { lines: evidence, params, severity: "medium", count: restarts });
+}
+
+/** Below this share of available memory the kernel is about to end processes. */
+const SCARCE = 0.02;
+
+function memory(scan: Scan, node: LiveNode): void {
+  const rows = lines(node, "memory") ?? [];
+  const kib = (name: string): number | null => { const m = rows.map((l) => new RegExp(`^${name}: +(\\d{1,15}) kB`).exec(l)).find((x) => x); return m ? Number(m[1]) : null; };
+  const total = kib("MemTotal");
+  const available = kib("MemAvailable");
+  if (total === null || available === null || total === 0 || available / total >= SCARCE) return;
+  scan.raise("host.oom", { lines: rows.filter((l) => /^Mem(?:Total|Available):/.test(l)).map((line) => ({ source: "memory", line })), meaning: [`${Math.round((available / total) * 1000) / 10} % is available`, `可用 ${Math.round((available / total) * 1000) / 10} %`] });
 }
 
 function stopped(scan: Scan, node: LiveNode): void {
