@@ -3,12 +3,11 @@
 // schedule says. Messages are rendezvous: a send ends when its receive takes it, the strictest that any transport is.
 #pragma once
 
-#include <cstdint>
 #include <algorithm>
+#include <cstdint>
 #include <deque>
 #include <map>
 #include <random>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -18,26 +17,72 @@
 
 namespace stepccl::testing {
 
-// One rank's memory, as bytes.
+// How long a rank's input and output are, and how they lie in the in-place form, in elements.
+struct Shape {
+  std::uint64_t input = 0;
+  std::uint64_t output = 0;
+  std::uint64_t input_shift = 0;
+  std::uint64_t output_shift = 0;
+};
+
+inline Shape shape_of(stepccl_collective_t collective, const schedule::Problem& p) {
+  const std::uint64_t whole = p.count == 0 ? 0 : p.block_at(p.world - 1) + p.count;
+  const bool root = p.rank == p.root;
+  switch (collective) {
+    case STEPCCL_ALL_GATHER: return {p.count, whole, p.block_at(p.rank), 0};
+    case STEPCCL_REDUCE_SCATTER: return {whole, p.count, 0, p.block_at(p.rank)};
+    case STEPCCL_BROADCAST: return {root ? p.count : 0, p.count, 0, 0};
+    case STEPCCL_REDUCE: return {p.count, root ? p.count : 0, 0, 0};
+    case STEPCCL_SCATTER: return {root ? whole : 0, p.count, 0, p.block_at(p.root)};
+    case STEPCCL_GATHER: return {p.count, root ? whole : 0, p.block_at(p.root), 0};
+    case STEPCCL_ALL_TO_ALL: return {whole, whole, 0, 0};
+    case STEPCCL_BARRIER: return {};
+    default: return {p.count, p.count, 0, 0};
+  }
+}
+
+// Whether a rank has both an input and an output, so that they can be the same memory.
+inline bool can_be_in_place(stepccl_collective_t collective, const schedule::Problem& p) {
+  const bool rooted = collective == STEPCCL_BROADCAST || collective == STEPCCL_REDUCE || collective == STEPCCL_SCATTER || collective == STEPCCL_GATHER;
+  return !rooted || p.rank == p.root;
+}
+
+// One rank's memory, as bytes. In place, input is the memory of both.
 struct RankMemory {
   std::vector<std::byte> input;
-  std::vector<std::byte> output;  // the result; in place it is also the input
+  std::vector<std::byte> output;
   std::vector<std::byte> scratch;
 };
 
 class InProcessExecutor {
  public:
-  InProcessExecutor(const schedule::AlgorithmRow& row, std::uint32_t world, std::uint64_t count, std::uint64_t chunk, std::uint32_t depth, bool in_place,
-                    stepccl_datatype_t datatype, stepccl_redop_t redop)
-      : in_place_(in_place), datatype_(datatype), redop_(redop), element_(stepccl_datatype_bytes(datatype)), memory(world) {
-    for (std::uint32_t rank = 0; rank < world; ++rank) {
-      // A rank's pipeline depth is its own affair: let them differ.
-      schedules_.push_back(row.make({rank, world, count, chunk, depth + rank % 2, in_place}));
-      memory[rank].input.resize(count * element_);
-      memory[rank].output.resize(count * element_);
-      memory[rank].scratch.resize(schedules_[rank].scratch_elements * element_);
+  // `problem` but for the rank; in_place holds where a rank can be.
+  InProcessExecutor(const schedule::AlgorithmRow& row, schedule::Problem problem, stepccl_datatype_t datatype, stepccl_redop_t redop)
+      : datatype_(datatype), redop_(redop), element_(stepccl_datatype_bytes(datatype)), memory(problem.world) {
+    const std::uint32_t depth = problem.depth;
+    const bool in_place = problem.in_place;
+    for (std::uint32_t rank = 0; rank < problem.world; ++rank) {
+      problem.rank = rank;
+      problem.depth = depth + rank % 2;  // a rank's pipeline depth is its own affair: let them differ
+      problem.in_place = in_place && can_be_in_place(row.collective, problem);
+      schedules_.push_back(row.make(problem));
+      problems.push_back(problem);
+      shapes.push_back(shape_of(row.collective, problem));
+      const Shape& shape = shapes.back();
+      const std::uint64_t both = std::max(shape.input + shape.input_shift, shape.output + shape.output_shift);
+      memory[rank].input.resize((problem.in_place ? both : shape.input) * element_);
+      memory[rank].output.resize(problem.in_place ? 0 : shape.output * element_);
+      memory[rank].scratch.resize(schedules_[rank].scratch_elements * element_, std::byte{0x5a});
+      std::fill(memory[rank].output.begin(), memory[rank].output.end(), std::byte{0xa5});
     }
   }
+
+  [[nodiscard]] std::byte* input(std::uint32_t rank) { return memory[rank].input.data() + (problems[rank].in_place ? shapes[rank].input_shift * element_ : 0); }
+  [[nodiscard]] std::byte* output(std::uint32_t rank) {
+    return problems[rank].in_place ? memory[rank].input.data() + shapes[rank].output_shift * element_ : memory[rank].output.data();
+  }
+  [[nodiscard]] std::vector<std::byte> result(std::uint32_t rank) { return {output(rank), output(rank) + shapes[rank].output * element_}; }
+  [[nodiscard]] const schedule::Schedule& schedule(std::uint32_t rank) const { return schedules_[rank]; }
 
   // An empty string, or what went wrong.
   std::string run(std::uint32_t seed) {
@@ -98,11 +143,13 @@ class InProcessExecutor {
 
  private:
   std::byte* at(std::uint32_t rank, schedule::Place place) {
-    RankMemory& own = memory[rank];
-    std::vector<std::byte>& buffer = place.buffer == schedule::Buffer::scratch                  ? own.scratch
-                                     : place.buffer == schedule::Buffer::output || in_place_ ? own.output
-                                                                                             : own.input;
-    return buffer.data() + place.offset * element_;
+    const std::uint64_t offset = place.offset * element_;
+    switch (place.buffer) {
+      case schedule::Buffer::scratch: return memory[rank].scratch.data() + offset;
+      case schedule::Buffer::output: return output(rank) + offset;
+      case schedule::Buffer::input: break;
+    }
+    return input(rank) + offset;
   }
 
   void run_local(std::uint32_t rank, const schedule::Step& step) {
@@ -115,13 +162,14 @@ class InProcessExecutor {
   }
 
   std::vector<schedule::Schedule> schedules_;
-  bool in_place_;
   stepccl_datatype_t datatype_;
   stepccl_redop_t redop_;
   std::size_t element_;
 
  public:
   std::vector<RankMemory> memory;
+  std::vector<schedule::Problem> problems;
+  std::vector<Shape> shapes;
 };
 
 }  // namespace stepccl::testing

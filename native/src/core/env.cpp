@@ -49,6 +49,10 @@ Expected<Environment> Environment::read() {
   env.ib_hca = text({"STEPCCL_IB_HCA", "NCCL_IB_HCA"});
   env.transport = text({"STEPCCL_TRANSPORT"});
   env.algorithm = text({"STEPCCL_ALGO"});
+  env.nccl_algorithm = text({"NCCL_ALGO"});
+  env.protocol = text({"STEPCCL_PROTO", "NCCL_PROTO"});
+  env.calibration_file = text({"STEPCCL_CALIBRATION_FILE"});
+  env.compression = text({"STEPCCL_COMPRESSION"});
   env.telemetry_dir = text({"STEPCCL_TELEMETRY_DIR"});
   env.control_file = text({"STEPCCL_CONTROL_FILE"});
   env.job_name = text({"STEPCCL_JOB_NAME"});
@@ -59,6 +63,9 @@ Expected<Environment> Environment::read() {
       {&env.ib_retry_count, {"STEPCCL_IB_RETRY_CNT", "NCCL_IB_RETRY_CNT", 0, 7}},
       {&env.timeout_ms, {"STEPCCL_TIMEOUT_MS", nullptr, 1, 86'400'000}},
       {&env.heartbeat_timeout_ms, {"STEPCCL_HEARTBEAT_TIMEOUT_MS", nullptr, 0, 86'400'000}},
+      {&env.fusion_bytes, {"STEPCCL_FUSION_BYTES", nullptr, 0, INT64_MAX}},
+      {&env.page_bytes, {"STEPCCL_PAGE_BYTES", nullptr, 0, INT64_MAX}},
+      {&env.bandwidth_MBps, {"STEPCCL_BANDWIDTH_MBPS", nullptr, 0, UINT32_MAX}},
       {&env.spin_us, {"STEPCCL_SPIN_US", nullptr, 0, 1'000'000}},
   };
   for (const auto& [field, rule] : numbers) {

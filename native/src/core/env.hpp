@@ -18,7 +18,14 @@ struct Environment {
   std::optional<std::int64_t> ib_timeout;    // STEPCCL_IB_TIMEOUT, NCCL_IB_TIMEOUT: 4.096 us * 2^t per try, 0..31
   std::optional<std::int64_t> ib_retry_count;  // STEPCCL_IB_RETRY_CNT, NCCL_IB_RETRY_CNT: 0..7
   std::optional<std::string> transport;      // STEPCCL_TRANSPORT: auto, shm, tcp, rdma, or a comma list
-  std::optional<std::string> algorithm;      // STEPCCL_ALGO: a name of stepccl_algorithm_name
+  std::optional<std::string> algorithm;      // STEPCCL_ALGO: NCCL_ALGO's grammar with this library's names
+  std::optional<std::string> nccl_algorithm;  // NCCL_ALGO, where STEPCCL_ALGO is not set
+  std::optional<std::string> protocol;       // STEPCCL_PROTO, NCCL_PROTO: ll, ll128, simple
+  std::optional<std::string> calibration_file;  // STEPCCL_CALIBRATION_FILE
+  std::optional<std::string> compression;    // STEPCCL_COMPRESSION: none, bf16, fp16
+  std::optional<std::int64_t> fusion_bytes;  // STEPCCL_FUSION_BYTES; 0 = none
+  std::optional<std::int64_t> page_bytes;    // STEPCCL_PAGE_BYTES; 0 = none
+  std::optional<std::int64_t> bandwidth_MBps;  // STEPCCL_BANDWIDTH_MBPS; 0 = no limit
   std::optional<std::string> telemetry_dir;  // STEPCCL_TELEMETRY_DIR; empty = none
   std::optional<std::string> control_file;   // STEPCCL_CONTROL_FILE
   std::optional<std::string> job_name;       // STEPCCL_JOB_NAME

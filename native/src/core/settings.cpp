@@ -22,6 +22,40 @@ Expected<std::uint32_t> transports_from(const std::string& list) {
   return mask;
 }
 
+// "4K" and the like are the tools' affair: here sizes are bytes.
+Status resolve_engine(const stepccl_config_t& config, const Environment& env, Settings& settings) {
+  EngineSettings& engine = settings.engine;
+  if (settings.algorithm != STEPCCL_ALGORITHM_AUTO) {
+    if (Status status = read_algorithms("config.algorithm", stepccl_algorithm_name(settings.algorithm), false, engine.policy); !status.ok()) return status;
+  } else if (env.algorithm && !env.algorithm->empty()) {
+    if (Status status = read_algorithms("STEPCCL_ALGO", *env.algorithm, false, engine.policy); !status.ok()) return status;
+  } else if (env.nccl_algorithm) {
+    if (Status status = read_algorithms("NCCL_ALGO", *env.nccl_algorithm, true, engine.policy); !status.ok()) return status;
+  }
+  if (env.protocol) {
+    if (Status status = read_protocols("STEPCCL_PROTO", *env.protocol, engine.policy); !status.ok()) return status;
+  }
+  const auto either = [](std::uint64_t own, const std::optional<std::int64_t>& fallback) { return own != 0 ? own : static_cast<std::uint64_t>(fallback.value_or(0)); };
+  engine.fusion_bytes = either(config.fusion_bytes, env.fusion_bytes);
+  engine.page_bytes = either(config.page_bytes, env.page_bytes);
+  if (engine.page_bytes != 0 && engine.page_bytes < kLeastPageBytes) return refuse("page_bytes must be 0 or at least " + std::to_string(kLeastPageBytes));
+  engine.prefetch_depth = config.prefetch_depth == 0 ? 2 : config.prefetch_depth;
+  if (engine.prefetch_depth > kMostPrefetch) return refuse("prefetch_depth must be at most " + std::to_string(kMostPrefetch));
+  if (config.priority_levels > STEPCCL_PRIORITY_LEVELS) return refuse("priority_levels must be at most 3");
+  engine.priority_levels = static_cast<std::uint8_t>(std::max(1u, config.priority_levels));
+  if (config.compression >= STEPCCL_COMPRESSION_COUNT) return refuse("config.compression is outside its enumeration");
+  if (config.compression != STEPCCL_COMPRESSION_DEFAULT) {
+    engine.compression = static_cast<std::uint8_t>(config.compression);
+  } else if (env.compression && !env.compression->empty()) {
+    const std::string& name = *env.compression;
+    if (name != "none" && name != "bf16" && name != "fp16") return refuse("STEPCCL_COMPRESSION is \"" + name + "\": use none, bf16 or fp16");
+    engine.compression = name == "none" ? STEPCCL_COMPRESSION_NONE : name == "bf16" ? STEPCCL_COMPRESSION_BFLOAT16 : STEPCCL_COMPRESSION_FLOAT16;
+  }
+  settings.calibration_file = config.calibration_file != nullptr ? config.calibration_file : env.calibration_file.value_or("");
+  settings.bandwidth_MBps = static_cast<std::uint32_t>(either(config.bandwidth_MBps, env.bandwidth_MBps));
+  return {};
+}
+
 }  // namespace
 
 Expected<Settings> Settings::resolve(const stepccl_config_t* given) {
@@ -61,11 +95,7 @@ Expected<Settings> Settings::resolve(const stepccl_config_t* given) {
 
   settings.algorithm = static_cast<stepccl_algorithm_t>(config.algorithm);
   if (config.algorithm >= STEPCCL_ALGORITHM_COUNT) return refuse("config.algorithm is outside its enumeration");
-  if (settings.algorithm == STEPCCL_ALGORITHM_AUTO && env.algorithm) {
-    const auto named = algorithm_from_name(*env.algorithm);
-    if (!named) return refuse("STEPCCL_ALGO: \"" + *env.algorithm + "\" is no algorithm");
-    settings.algorithm = *named;
-  }
+  if (Status status = resolve_engine(config, env, settings); !status.ok()) return status.take_error();
 
   if (config.chunk_bytes != 0) settings.chunk_bytes = config.chunk_bytes;
   constexpr std::uint32_t kLeastChunk = 64;

@@ -134,19 +134,30 @@ class Walk {
   std::uint64_t order_ = 0;
 };
 
-double closed_form(const AlgorithmRow& row, std::uint32_t world, std::uint64_t bytes, const LinkModel& link) {
-  return row.cost(world, static_cast<double>(bytes), link.alpha_us, link.beta_us_per_byte, link.gamma_us_per_byte);
+schedule::CostModel cost_model(const LinkModel& link, std::uint64_t chunk) {
+  return {.alpha = link.alpha_us,
+          .beta = link.beta_us_per_byte,
+          .gamma = link.gamma_us_per_byte,
+          .chunk = static_cast<double>(chunk),
+          .local_alpha = link.alpha_us,
+          .local_beta = link.beta_us_per_byte};
+}
+
+// Elements (bytes) that a schedule's problem counts where the full array has `bytes`.
+std::uint64_t count_of(stepccl_collective_t collective, std::uint32_t world, std::uint64_t bytes) {
+  if (collective == STEPCCL_BARRIER) return 1;
+  return schedule::is_blocked(collective) ? (bytes + world - 1) / world : bytes;
 }
 
 double walk_or_closed_form(const AlgorithmRow& row, std::uint32_t world, std::uint64_t bytes, std::uint64_t chunk,
                            const LinkModel& link) {
   // 3 steps per exchange; the closed form with alpha alone counts the rounds.
-  const double rounds = row.cost(world, 0, 1, 0, 0);
+  const double rounds = std::max(1.0, row.cost(world, 0, {.alpha = 1}));
   const double chunks = std::max(1.0, static_cast<double>(bytes) / static_cast<double>(chunk));
-  const bool direct = rounds <= 2;
-  const double steps = 3.0 * world * chunks * (direct ? rounds * world : rounds);
-  if (steps > static_cast<double>(kMaxSteps)) return closed_form(row, world, bytes, link);
-  return Walk(row, world, bytes, chunk, link).run();
+  const bool everyone = row.direct || row.collective == STEPCCL_ALL_TO_ALL || row.collective == STEPCCL_SCATTER || row.collective == STEPCCL_GATHER;
+  const double steps = 3.0 * world * chunks * (everyone ? std::max<double>(rounds, world) : rounds);
+  if (steps > static_cast<double>(kMaxSteps)) return row.cost(world, static_cast<double>(bytes), cost_model(link, chunk));
+  return Walk(row, world, count_of(row.collective, world, bytes), chunk, link).run();
 }
 
 }  // namespace
@@ -154,6 +165,7 @@ double walk_or_closed_form(const AlgorithmRow& row, std::uint32_t world, std::ui
 std::optional<double> simulate_us(stepccl_collective_t collective, stepccl_algorithm_t algorithm, std::uint32_t world,
                                   std::uint64_t bytes, std::uint64_t chunk_bytes, const LinkModel& link) {
   if (world == 0 || chunk_bytes == 0 || !usable(link)) return std::nullopt;
+  if (collective == STEPCCL_SEND_RECV && algorithm == STEPCCL_ALGORITHM_AUTO) return link.alpha_us + static_cast<double>(bytes) * link.beta_us_per_byte;
   const AlgorithmRow* row = schedule::find_algorithm(collective, algorithm);
   if (row == nullptr) return std::nullopt;
   return walk_or_closed_form(*row, world, bytes, chunk_bytes, link);
@@ -161,10 +173,9 @@ std::optional<double> simulate_us(stepccl_collective_t collective, stepccl_algor
 
 std::optional<double> expected_us(stepccl_collective_t collective, stepccl_algorithm_t algorithm, std::uint32_t world,
                                   std::uint64_t bytes, const LinkModel& link) {
-  if (algorithm == STEPCCL_ALGORITHM_AUTO && collective == STEPCCL_ALL_REDUCE && usable(link) && world != 0) {
-    algorithm = schedule::choose_algorithm(collective, world, static_cast<double>(bytes), link.alpha_us, link.beta_us_per_byte,
-                                           link.gamma_us_per_byte)
-                    .algorithm;
+  if (algorithm == STEPCCL_ALGORITHM_AUTO && usable(link) && world != 0) {
+    const AlgorithmRow* row = schedule::choose_algorithm(collective, world, static_cast<double>(bytes), cost_model(link, 0));
+    if (row != nullptr) algorithm = row->algorithm;
   }
   return simulate_us(collective, algorithm, world, bytes, std::max<std::uint64_t>(1, bytes), link);
 }

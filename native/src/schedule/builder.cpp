@@ -67,12 +67,16 @@ class HazardMap {
 
 }  // namespace
 
-void Builder::send(std::uint32_t peer, Place from, std::uint64_t count) {
-  if (count != 0) schedule_.steps.push_back({StepKind::send, false, peer, count, from, {}, {}});
+std::optional<std::uint32_t> Builder::send(std::uint32_t peer, Place from, std::uint64_t count) {
+  if (count == 0) return std::nullopt;
+  schedule_.steps.push_back({StepKind::send, false, peer, count, from, {}, {}});
+  return static_cast<std::uint32_t>(schedule_.steps.size() - 1);
 }
 
-void Builder::recv(std::uint32_t peer, Place to, std::uint64_t count) {
-  if (count != 0) schedule_.steps.push_back({StepKind::recv, false, peer, count, {}, {}, to});
+std::optional<std::uint32_t> Builder::recv(std::uint32_t peer, Place to, std::uint64_t count) {
+  if (count == 0) return std::nullopt;
+  schedule_.steps.push_back({StepKind::recv, false, peer, count, {}, {}, to});
+  return static_cast<std::uint32_t>(schedule_.steps.size() - 1);
 }
 
 void Builder::reduce(Place target, Place left, Place right, std::uint64_t count, bool finish) {
@@ -81,6 +85,10 @@ void Builder::reduce(Place target, Place left, Place right, std::uint64_t count,
 
 void Builder::copy(Place target, Place from, std::uint64_t count, bool finish) {
   if (count != 0) schedule_.steps.push_back({StepKind::copy, finish, 0, count, from, {}, target});
+}
+
+void Builder::order(std::optional<std::uint32_t> earlier, std::optional<std::uint32_t> later) {
+  if (earlier && later) orders_.emplace_back(*later, *earlier);
 }
 
 Place Builder::scratch(std::uint64_t elements) {
@@ -92,10 +100,13 @@ Place Builder::scratch(std::uint64_t elements) {
 Schedule Builder::finish() {
   const std::size_t size = schedule_.steps.size();
   HazardMap maps[3];
-  const auto map_of = [&](Buffer buffer) -> HazardMap& {
-    if (problem_.in_place && buffer == Buffer::input) return maps[static_cast<int>(Buffer::output)];
-    return maps[static_cast<int>(buffer)];
+  // In place, input and output are two views of one range.
+  const auto where = [&](Place place) -> std::pair<HazardMap&, std::uint64_t> {
+    if (!in_place_ || place.buffer == Buffer::scratch) return {maps[static_cast<int>(place.buffer)], place.offset};
+    return {maps[0], place.offset + (place.buffer == Buffer::input ? input_shift_ : output_shift_)};
   };
+  std::sort(orders_.begin(), orders_.end());
+  auto next_order = orders_.begin();
 
   std::vector<std::vector<std::uint32_t>> successors(size);
   std::map<std::pair<std::uint32_t, bool>, std::size_t> lane_of;
@@ -104,10 +115,17 @@ Schedule Builder::finish() {
   for (std::uint32_t i = 0; i < size; ++i) {
     const Step& step = schedule_.steps[i];
     after.clear();
-    const auto reads = [&](Place place) { map_of(place.buffer).read(place.offset, place.offset + step.count, i, after); };
+    const auto reads = [&](Place place) {
+      const auto [map, offset] = where(place);
+      map.read(offset, offset + step.count, i, after);
+    };
     if (step.kind != StepKind::recv) reads(step.left);
     if (step.kind == StepKind::reduce) reads(step.right);
-    if (step.kind != StepKind::send) map_of(step.target.buffer).write(step.target.offset, step.target.offset + step.count, i, after);
+    if (step.kind != StepKind::send) {
+      const auto [map, offset] = where(step.target);
+      map.write(offset, offset + step.count, i, after);
+    }
+    for (; next_order != orders_.end() && next_order->first == i; ++next_order) after.push_back(next_order->second);
 
     std::sort(after.begin(), after.end());
     after.erase(std::unique(after.begin(), after.end()), after.end());
@@ -120,6 +138,8 @@ Schedule Builder::finish() {
       const auto [found, inserted] = lane_of.try_emplace({step.peer, send}, schedule_.lanes.size());
       if (inserted) schedule_.lanes.push_back({step.peer, send, {}});
       schedule_.lanes[found->second].steps.push_back(i);
+    } else if (after.empty()) {
+      schedule_.first_local.push_back(i);
     }
   }
 

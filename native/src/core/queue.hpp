@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// Who drives the engine: the caller of a blocking operation, or a thread for what was started asynchronously.
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <thread>
+
+#include "core/engine.hpp"
+
+namespace stepccl {
+
+// Several small all_reduces as one.
+[[nodiscard]] bool can_fuse(const Task& task, std::uint64_t most_bytes) noexcept;
+[[nodiscard]] bool fit_together(const Task& one, const Task& two) noexcept;
+[[nodiscard]] std::shared_ptr<Task> fuse(std::vector<std::shared_ptr<Task>> parts);
+
+class Queue final : private TaskSource {
+ public:
+  // fusion_bytes: see stepccl_config_t; 0 = none.
+  Queue(Engine& engine, bootstrap::ControlPlane& control, std::uint64_t fusion_bytes) : engine_(engine), control_(control), fusion_bytes_(fusion_bytes) {}
+  ~Queue() override;
+  Queue(const Queue&) = delete;
+  Queue& operator=(const Queue&) = delete;
+
+  // Runs one task and waits for it: in this thread where nothing else runs, behind the others where asynchronous ones do.
+  // INVALID_USAGE while another thread is in here.
+  [[nodiscard]] Status run(Task& task);
+  // Starts tasks in this order; what the source of fusion may hold back with `may_wait`.
+  [[nodiscard]] Status submit(std::span<const std::shared_ptr<Task>> tasks, bool may_wait);
+  // What was held back leaves.
+  void flush();
+  // Whether something has not ended; always false after hold().
+  [[nodiscard]] bool idle();
+  // From now on nobody may start anything. False, and nothing changes, while something runs.
+  [[nodiscard]] bool hold();
+  [[nodiscard]] std::uint64_t fused() const noexcept { return fused_.load(std::memory_order_relaxed); }
+
+ private:
+  enum : int { kFree = 0, kCaller = 1, kThread = 2 };
+
+  [[nodiscard]] Task* next() override;
+  void pop() override;
+  void serve();
+  void flush_held();  // under the mutex
+  void append(std::shared_ptr<Task> task);
+  [[nodiscard]] Status ensure_thread();
+
+  Engine& engine_;
+  bootstrap::ControlPlane& control_;
+  const std::uint64_t fusion_bytes_;
+  std::atomic<int> busy_{kFree};
+  std::atomic<std::uint32_t> outstanding_{0};  // submitted since the thread was last idle
+  std::atomic<std::uint32_t> count_{0};        // waiting_'s size
+  std::atomic<std::uint64_t> fused_{0};
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::shared_ptr<Task>> waiting_;
+  std::vector<std::shared_ptr<Task>> running_;
+  std::vector<std::shared_ptr<Task>> held_;
+  std::uint64_t held_bytes_ = 0;
+  bool stop_ = false;
+  std::thread thread_;
+};
+
+// Waits until `ready` holds, at most timeout_ms (0 = without a limit of its own). False: the time has passed.
+bool wait_for_task(Task& task, std::uint32_t timeout_ms, const std::function<bool()>& ready);
+
+}  // namespace stepccl
