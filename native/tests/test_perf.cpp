@@ -103,7 +103,7 @@ TEST_CASE("sizes, lists and mistakes on the command line") {
   for (const std::vector<std::string>& bad : std::vector<std::vector<std::string>>{
            {"-b"}, {"-b", "x"}, {"-b", "99999999999999G"}, {"-f", "1"}, {"-n", "0"}, {"--transport", "none"}, {"--transport", "carrier"}, {"-z"},
            {"-b", "2", "-e", "1"}, {"--rank", "1", "--world-size", "2"}, {"--rank", "2", "--world-size", "2", "--unique-id-stdin"},
-           {"--rank", "0", "--world-size", "2"}, {"-np", "2", "--world-size", "2"}, {"--collective", "all_gather"}}) {
+           {"--rank", "0", "--world-size", "2"}, {"-np", "2", "--world-size", "2"}, {"--collective", "all_gossip"}, {"--compression", "zip"}, {"--calibrate", ""}}) {
     perf::Arguments fresh;
     CHECK(parse(bad, fresh).has_value());
   }
@@ -138,6 +138,72 @@ TEST_CASE("a run prints one event a line, rows at rank 0 and a summary") {
   const auto summary = of(result, "summary");
   REQUIRE(summary.size() == 1);
   CHECK(summary[0]["wrong"] == 0);
+}
+
+TEST_CASE("every collective is measured, checked and counted as nccl-tests counts it") {
+  struct Case {
+    const char* name;
+    std::uint64_t count;  // of 4 KiB of float on 4 ranks
+    double factor;        // busbw over algbw
+    int root;
+    const char* redop;
+  };
+  const Case cases[] = {{"all_reduce", 1024, 1.5, -1, "sum"},      {"all_gather", 256, 0.75, -1, "none"}, {"reduce_scatter", 256, 0.75, -1, "sum"},
+                        {"broadcast", 1024, 1, 2, "none"},         {"reduce", 1024, 1, 2, "sum"},         {"scatter", 256, 0.75, 2, "none"},
+                        {"gather", 256, 0.75, 2, "none"},          {"all_to_all", 256, 0.75, -1, "none"}, {"send_recv", 1024, 1, -1, "none"},
+                        {"barrier", 0, 0, -1, "none"}};
+  for (const Case& one : cases) {
+    CAPTURE(one.name);
+    const Run result = run(std::string("-np 4 -b 4K -e 4K -n 2 -w 1 -r 2 --json --collective ") + one.name);
+    CHECK_MESSAGE(result.status == 0, result.text);
+    REQUIRE(of(result, "start").size() == 4);
+    CHECK(of(result, "start")[0]["collective"] == one.name);
+    const auto rows = of(result, "row");
+    REQUIRE(rows.size() == 1);
+    CHECK(rows[0]["count"] == one.count);
+    CHECK(rows[0]["bytes"] == (one.factor == 0 ? 0 : 4096));
+    CHECK(rows[0]["root"] == one.root);
+    CHECK(rows[0]["redop"] == one.redop);
+    for (const char* side : {"out_of_place", "in_place"}) {
+      CHECK(rows[0][side]["wrong"] == 0);
+      CHECK(rows[0][side]["busbw_GBps"].get<double>() == doctest::Approx(rows[0][side]["algbw_GBps"].get<double>() * one.factor));
+    }
+  }
+}
+
+TEST_CASE("--explain says what would run, and the environment changes it") {
+  const Run plain = run("-np 2 -b 64K -e 64K --json --explain");
+  REQUIRE(of(plain, "explain").size() == 1);
+  CHECK(of(plain, "row").empty());
+  setenv("NCCL_ALGO", "allreduce:ring", 1);
+  const Run ring = run("-np 2 -b 64K -e 64K --json --explain");
+  unsetenv("NCCL_ALGO");
+  REQUIRE(of(ring, "explain").size() == 1);
+  CHECK(of(ring, "explain")[0]["algorithm"] == "ring");
+  CHECK(of(ring, "explain")[0]["text"].get<std::string>().find("excluded by") != std::string::npos);
+}
+
+TEST_CASE("a calibration is written, read again and told of") {
+  char path[] = "/tmp/stepccl-calibration-XXXXXX";
+  const int fd = mkstemp(path);
+  REQUIRE(fd >= 0);
+  close(fd);
+  const Run written = run(std::string("-np 2 --json --calibrate ") + path);
+  CHECK_MESSAGE(written.status == 0, written.text);
+  REQUIRE(of(written, "calibrated").size() == 1);
+  CHECK(of(written, "calibrated")[0]["alpha_us"] > 0);
+  CHECK(of(written, "calibrated")[0]["points"] > 50);
+  setenv("STEPCCL_CALIBRATION_FILE", path, 1);
+  const Run used = run("-np 2 -b 8 -e 8 --json --explain");
+  unsetenv("STEPCCL_CALIBRATION_FILE");
+  REQUIRE(of(used, "explain").size() == 1);
+  CHECK(of(used, "explain")[0]["text"].get<std::string>().find("calibrated") != std::string::npos);
+  setenv("STEPCCL_CALIBRATION_FILE", "/no/such/file", 1);
+  const Run missing = run("-np 2 -b 8 -e 8 -n 1 -w 0 --json");
+  unsetenv("STEPCCL_CALIBRATION_FILE");
+  CHECK(missing.status == 1);
+  CHECK(of(missing, "error")[0]["code"] == "R104");
+  unlink(path);
 }
 
 TEST_CASE("the table has nccl-tests' columns") {

@@ -1,92 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-// The C interface: checks what the caller gave, keeps exceptions inside, remembers errors.
+// The C interface of communicators: checks what the caller gave, keeps exceptions inside, remembers errors.
 #include <algorithm>
-#include <cstddef>
-#include <cstdint>
 #include <cstring>
-#include <new>
 
-#include "core/comm.hpp"
+#include "core/capi.hpp"
 
 #define STEPCCL_STRING_(x) #x
 #define STEPCCL_STRING(x) STEPCCL_STRING_(x)
 
-struct stepccl_comm {
-  std::unique_ptr<stepccl::Comm> comm;
-};
-
-namespace {
-
 using stepccl::Comm;
 using stepccl::Error;
 using stepccl::Status;
-
-thread_local std::optional<Error> thread_error;
-thread_local std::int32_t thread_rank = -1;
-
-Error argument_error(std::string cause) {
-  return stepccl::make_error(STEPCCL_ERROR_INVALID_ARGUMENT, STEPCCL_PHASE_ARGUMENTS, std::move(cause));
-}
-
-stepccl_result_t keep(stepccl_comm_t comm, Error error) {
-  const stepccl_result_t code = error.code;
-  if (comm != nullptr) comm->comm->set_last_error(error);
-  thread_error = std::move(error);
-  return code;
-}
-
-// Runs f, which gives a Status; nothing escapes.
-template <class F>
-stepccl_result_t guarded(stepccl_comm_t comm, F&& f) noexcept {
-  try {
-    Status status = f();
-    return status.ok() ? STEPCCL_SUCCESS : keep(comm, status.take_error());
-  } catch (const std::bad_alloc&) {
-    try {
-      return keep(comm, stepccl::make_error(STEPCCL_ERROR_OUT_OF_MEMORY, STEPCCL_PHASE_NONE, "no memory"));
-    } catch (...) {
-      return STEPCCL_ERROR_OUT_OF_MEMORY;
-    }
-  } catch (const std::exception& problem) {
-    try {
-      return keep(comm, stepccl::make_error(STEPCCL_ERROR_INTERNAL, STEPCCL_PHASE_NONE, problem.what()));
-    } catch (...) {
-      return STEPCCL_ERROR_INTERNAL;
-    }
-  } catch (...) {
-    return STEPCCL_ERROR_INTERNAL;
-  }
-}
-
-// Copies a growing struct to its caller, no further than the size that the caller knows.
-template <class T>
-Status give(T& target, T value) {
-  if (target.size < 2 * sizeof(std::uint32_t)) return argument_error("info.size is smaller than any version of the struct");
-  const std::uint32_t size = target.size;
-  value.size = size;
-  std::memcpy(&target, &value, std::min<std::size_t>(size, sizeof value));
-  return {};
-}
-
-Status check_call(const void* send, const void* recv, std::size_t count, stepccl_datatype_t datatype, stepccl_redop_t redop) {
-  const std::size_t element = stepccl_datatype_bytes(datatype);
-  if (element == 0) return argument_error("datatype " + std::to_string(static_cast<int>(datatype)) + " is outside its enumeration");
-  if (static_cast<unsigned>(redop) >= STEPCCL_REDOP_COUNT) return argument_error("redop " + std::to_string(static_cast<int>(redop)) + " is outside its enumeration");
-  if (count == 0) return {};
-  if (count > (SIZE_MAX / 2) / element) return argument_error("count " + std::to_string(count) + " does not fit the address space");
-  if (send == nullptr || recv == nullptr) return argument_error(send == nullptr ? "send is NULL" : "recv is NULL");
-  const auto from = reinterpret_cast<std::uintptr_t>(send);
-  const auto to = reinterpret_cast<std::uintptr_t>(recv);
-  if (from % element != 0 || to % element != 0) return argument_error(from % element != 0 ? "send is not aligned to the datatype" : "recv is not aligned to the datatype");
-  const std::uintptr_t bytes = count * element;
-  if (from > UINTPTR_MAX - bytes || to > UINTPTR_MAX - bytes) return argument_error("a buffer runs past the end of the address space");
-  if (from != to && from < to + bytes && to < from + bytes) return argument_error("send and recv overlap without being the same");
-  return {};
-}
-
-}  // namespace
+using stepccl::capi::argument_error;
+using stepccl::capi::give;
+using stepccl::capi::guarded;
+using stepccl::capi::thread_error;
+using stepccl::capi::thread_rank;
 
 extern "C" {
+
 
 const char* stepccl_version(void) noexcept {
   return STEPCCL_STRING(STEPCCL_VERSION_MAJOR) "." STEPCCL_STRING(STEPCCL_VERSION_MINOR) "." STEPCCL_STRING(STEPCCL_VERSION_PATCH);
@@ -198,18 +130,49 @@ stepccl_result_t stepccl_last_error(stepccl_comm_t comm, stepccl_error_info_t* i
   }
 }
 
-stepccl_result_t stepccl_all_reduce(stepccl_comm_t comm, const void* send, void* recv, size_t count, stepccl_datatype_t datatype,
-                                    stepccl_redop_t redop, const stepccl_call_t* call) noexcept {
+
+stepccl_result_t stepccl_comm_split(stepccl_comm_t comm, int32_t color, int32_t key, const stepccl_config_t* config, stepccl_comm_t* out) noexcept {
+  if (out != nullptr) *out = nullptr;
+  return guarded(comm, [&]() -> Status {
+    if (comm == nullptr || out == nullptr) return argument_error(comm == nullptr ? "comm is NULL" : "out is NULL");
+    stepccl::Settings settings = comm->comm->settings();
+    if (config != nullptr) {
+      auto resolved = stepccl::Settings::resolve(config);
+      if (!resolved.ok()) return resolved.take_error();
+      settings = std::move(resolved.value());
+    }
+    auto handle = std::make_unique<stepccl_comm>();
+    if (Status status = comm->comm->split(color, key, std::move(settings), handle->comm); !status.ok()) return status;
+    if (handle->comm) *out = handle.release();
+    return {};
+  });
+}
+
+stepccl_result_t stepccl_comm_set_pipeline_depth(stepccl_comm_t comm, uint32_t depth) noexcept {
   return guarded(comm, [&]() -> Status {
     if (comm == nullptr) return argument_error("comm is NULL");
-    if (Status status = check_call(send, recv, count, datatype, redop); !status.ok()) return status;
-    stepccl_call_t options = STEPCCL_CALL_INIT;
-    if (call != nullptr) {
-      if (call->size < sizeof(std::uint32_t)) return argument_error("call.size is smaller than any version of the struct");
-      std::memcpy(&options, call, std::min<std::size_t>(call->size, sizeof options));
-      if (options.algorithm >= STEPCCL_ALGORITHM_COUNT) return argument_error("call.algorithm is outside its enumeration");
-    }
-    return comm->comm->all_reduce(send, recv, count, datatype, redop, options);
+    if (depth > 256) return argument_error("depth " + std::to_string(depth) + " is above 256");
+    comm->comm->set_pipeline_depth(depth);
+    return {};
+  });
+}
+
+stepccl_result_t stepccl_comm_tune_pipeline_depth(stepccl_comm_t comm, uint32_t* depth, double* latency_us) noexcept {
+  return guarded(comm, [&]() -> Status {
+    if (comm == nullptr) return argument_error("comm is NULL");
+    std::uint32_t found = 0;
+    double latency = 0;
+    if (Status status = comm->comm->tune_depth(found, latency); !status.ok()) return status;
+    if (depth != nullptr) *depth = found;
+    if (latency_us != nullptr) *latency_us = latency;
+    return {};
+  });
+}
+
+stepccl_result_t stepccl_comm_enable_paging(stepccl_comm_t comm, uint64_t page_bytes, uint32_t prefetch_depth) noexcept {
+  return guarded(comm, [&]() -> Status {
+    if (comm == nullptr) return argument_error("comm is NULL");
+    return comm->comm->enable_paging(page_bytes, prefetch_depth);
   });
 }
 

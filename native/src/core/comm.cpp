@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Joining and leaving. Operations are in engine.cpp.
+// Joining and leaving. What runs on a communicator is in comm_operations.cpp and in the engine.
 #include "core/comm.hpp"
 
 #include <sched.h>
@@ -7,6 +7,7 @@
 
 #include <algorithm>
 
+#include "core/calibration.hpp"
 #include "transport/host.hpp"
 #include "transport/rdma.hpp"
 #include "transport/shm.hpp"
@@ -19,6 +20,8 @@ constexpr std::uint32_t bit(stepccl_transport transport) noexcept { return STEPC
 
 // From fast to slow: what a pair of ranks takes when both can.
 constexpr stepccl_transport kPreference[] = {STEPCCL_TRANSPORT_SHM, STEPCCL_TRANSPORT_RDMA, STEPCCL_TRANSPORT_TCP};
+
+std::ptrdiff_t slowness(stepccl_transport kind) { return std::find(std::begin(kPreference), std::end(kPreference), kind) - std::begin(kPreference); }
 
 std::string names_of(std::uint32_t mask) {
   std::string text;
@@ -45,12 +48,38 @@ Status Comm::start(bootstrap::UniqueId id) {
   if (Status status = poller_.open(); !status.ok()) return status;
   if (!settings_.telemetry_dir.empty()) ring_.open(settings_.telemetry_dir, comm_id_, rank_, world_, settings_.job_name);
   control_page_.open(settings_.control_file);
+  if (rank_ == 0 && !settings_.calibration_file.empty()) {
+    if (Status status = read_calibration(settings_.calibration_file, settings_.engine); !status.ok()) return status;
+  }
+  if (Status status = join(std::move(id), deadline); !status.ok()) return status;
+  if (Status status = choose_transports(deadline); !status.ok()) return status;
+  if (Status status = make_engine(); !status.ok()) return status;
+  if (Status status = control_->barrier(deadline); !status.ok()) return status;
+  for (auto& transport : transports_) {
+    if (transport) transport->all_connected();
+  }
+  // Each further priority has connections of its own, so that its messages wait for nobody else's.
+  for (std::uint32_t priority = 1; priority < engine_settings_.priority_levels && settings_.priority == STEPCCL_PRIORITY_NORMAL; ++priority) {
+    Settings own = settings_;
+    own.engine = engine_settings_;
+    own.engine.priority_levels = 1;
+    own.calibration_file.clear();
+    own.priority = priority;
+    if (Status status = split(0, static_cast<std::int32_t>(rank_), std::move(own), siblings_[priority]); !status.ok()) return status;
+  }
+  return {};
+}
 
+Status Comm::join(bootstrap::UniqueId id, Deadline deadline) {
   bootstrap::ControlPlane::Options options;
   options.rank = rank_;
   options.world = world_;
   options.timeout_ms = settings_.timeout_ms;
-  options.settings = {settings_.transports, static_cast<std::uint32_t>(settings_.algorithm), settings_.chunk_bytes, settings_.heartbeat_timeout_ms};
+  options.settings.transports = settings_.transports;
+  options.settings.algorithm = static_cast<std::uint32_t>(settings_.algorithm);
+  options.settings.chunk_bytes = settings_.chunk_bytes;
+  options.settings.heartbeat_timeout_ms = settings_.heartbeat_timeout_ms;
+  encode_engine_settings(settings_.engine, options.settings.engine);
   options.on_tick = [this](std::uint64_t now_ns) { ring_.heartbeat(now_ns); };
   if (!settings_.net_interface.empty()) {
     auto address = bootstrap::interface_endpoint(settings_.net_interface);
@@ -88,17 +117,49 @@ Status Comm::start(bootstrap::UniqueId id) {
   if (Status status = poller_.add(control_->notify_fd(), EPOLLIN, [this](std::uint32_t) { control_->clear_notification(); }); !status.ok()) {
     return status;
   }
-  if (settings_.spin_us < 0) {
-    // Where every rank of this node has a CPU, polling for a moment beats a sleep; otherwise it steals a peer's time.
-    const auto& members = control_->members();
-    const auto here = std::count_if(members.begin(), members.end(), [&](const auto& m) { return m.host == members[rank_].host; });  // 0 = unknown: too many rather than too few
-    cpu_set_t cpus;
-    const int available = sched_getaffinity(0, sizeof cpus, &cpus) == 0 ? CPU_COUNT(&cpus) : 1;
-    settings_.spin_us = here <= available ? 50 : 0;
+  auto engine = decode_engine_settings(control_->settings().engine);
+  if (!engine.ok()) return engine.take_error();
+  engine_settings_ = engine.value();
+  page_bytes_ = engine_settings_.page_bytes;
+  prefetch_ = engine_settings_.prefetch_depth;
+  return {};
+}
+
+Status Comm::make_engine() {
+  const auto& members = control_->members();
+  std::vector<std::uint32_t> node_of(world_);
+  stepccl_transport inside = STEPCCL_TRANSPORT_NONE;
+  for (std::uint32_t a = 0; a < world_; ++a) {
+    node_of[a] = a;  // an unknown host shares with nobody
+    for (std::uint32_t b = 0; b < a && members[a].host != 0; ++b) {
+      if (members[b].host != members[a].host) continue;
+      node_of[a] = node_of[b];
+      auto kind = transport_between(a, b);
+      if (!kind.ok()) return kind.take_error();
+      if (inside == STEPCCL_TRANSPORT_NONE || slowness(kind.value()) > slowness(inside)) inside = kind.value();
+      break;
+    }
   }
-  if (Status status = choose_transports(deadline); !status.ok()) return status;
-  if (Status status = control_->barrier(deadline); !status.ok()) return status;
-  for (auto& [kind, transport] : transports_) transport->all_connected();
+  planner_ = std::make_unique<Planner>(rank_, world_, engine_settings_);
+  planner_->set_chunk_bytes(control_->settings().chunk_bytes);
+  planner_->set_topology(std::move(node_of), slowest_, inside == STEPCCL_TRANSPORT_NONE ? slowest_ : inside);
+
+  Engine::Options options;
+  options.rank = rank_;
+  options.world = world_;
+  options.timeout_ms = settings_.timeout_ms;
+  options.pipeline_depth = settings_.pipeline_depth;
+  options.priority = settings_.priority;
+  options.bandwidth_MBps = settings_.bandwidth_MBps;
+  // Where every rank of this node has a CPU, polling for a moment beats a sleep; otherwise whoever polls yields.
+  const auto here = std::count_if(members.begin(), members.end(), [&](const auto& m) { return m.host == members[rank_].host; });  // 0 = unknown: too many rather than too few
+  cpu_set_t cpus;
+  const int available = sched_getaffinity(0, sizeof cpus, &cpus) == 0 ? CPU_COUNT(&cpus) : 1;
+  options.crowded = here > available;
+  options.spin_us = settings_.spin_us >= 0 ? settings_.spin_us : 50;
+  engine_ = std::make_unique<Engine>(options, *planner_, *control_, poller_, ring_, control_page_, transport_table_, transport_of_, slowest_);
+  if (Status status = engine_->open(); !status.ok()) return status;
+  queue_ = std::make_unique<Queue>(*engine_, *control_, engine_settings_.fusion_bytes);
   return {};
 }
 
@@ -127,7 +188,6 @@ Status Comm::choose_transports(Deadline deadline) {
     if (Status status = open_transport(kind.value(), deadline); !status.ok()) return status;
   }
   // The cost model must see the same on every rank: the slowest transport that any pair uses.
-  const auto slowness = [](stepccl_transport kind) { return std::find(std::begin(kPreference), std::end(kPreference), kind) - std::begin(kPreference); };
   slowest_ = STEPCCL_TRANSPORT_SHM;
   for (std::uint32_t a = 0; a < world_; ++a) {
     for (std::uint32_t b = a + 1; b < world_ && slowest_ != STEPCCL_TRANSPORT_TCP; ++b) {
@@ -140,7 +200,7 @@ Status Comm::choose_transports(Deadline deadline) {
 }
 
 Status Comm::open_transport(stepccl_transport kind, Deadline deadline) {
-  if (transports_.contains(kind)) return {};
+  if (transports_[kind]) return {};
   std::unique_ptr<transport::Transport> made;
   switch (kind) {
     case STEPCCL_TRANSPORT_TCP: made = transport::make_tcp(*control_, poller_, ring_, settings_.timeout_ms); break;
@@ -158,25 +218,41 @@ Status Comm::open_transport(stepccl_transport kind, Deadline deadline) {
     }
     default: return make_error(STEPCCL_ERROR_INTERNAL, STEPCCL_PHASE_CONNECT, "a transport without an implementation was chosen");
   }
-  transports_.emplace(kind, std::move(made));
+  transport_table_[kind] = made.get();
+  transports_[kind] = std::move(made);
   return {};
 }
 
 Comm::~Comm() {
-  transports_.clear();  // they use the control plane and the poller
+  for (auto& sibling : siblings_) sibling.reset();
+  queue_.reset();  // its thread uses all that follows
+  engine_.reset();
+  for (auto& transport : transports_) transport.reset();  // they use the control plane and the poller
   control_.reset();
 }
 
+Comm* Comm::of_priority(std::uint32_t priority) noexcept {
+  return priority == settings_.priority ? this : priority < siblings_.size() ? siblings_[priority].get() : nullptr;
+}
+
 Status Comm::leave() {
-  if (busy_.exchange(true)) {
-    return make_error(STEPCCL_ERROR_INVALID_USAGE, STEPCCL_PHASE_FINISH, "an operation runs in another thread");
+  const auto refuse = [] { return make_error(STEPCCL_ERROR_INVALID_USAGE, STEPCCL_PHASE_FINISH, "an operation runs or has not been waited for"); };
+  for (auto& sibling : siblings_) {
+    if (sibling && !sibling->queue_->settled()) return refuse();
+  }
+  if (!queue_->hold()) return refuse();
+  for (auto& sibling : siblings_) {
+    if (!sibling) continue;
+    if (Status status = sibling->leave(); !status.ok()) return status;
   }
   if (!control_->failed()) control_->leave(Deadline::after_ms(settings_.timeout_ms));
   return {};
 }
 
 void Comm::abort() {
-  aborted_.store(true, std::memory_order_release);
+  for (auto& sibling : siblings_) {
+    if (sibling) sibling->abort();
+  }
   set_last_error(control_->report(make_error(STEPCCL_ERROR_ABORTED, STEPCCL_PHASE_NONE, "the application aborted the communicator")));
 }
 
@@ -185,11 +261,15 @@ void Comm::query(stepccl_comm_info_t& info) const {
   info.world_size = world_;
   info.transport = static_cast<std::uint32_t>(slowest_);
   info.comm_id = comm_id_;
-  info.operations = operations_.load(std::memory_order_relaxed);
+  info.operations = engine_->operations();
   info.state = static_cast<std::uint32_t>(control_->failed() ? control_->failure().code : STEPCCL_SUCCESS);
-  info.last_algorithm = last_algorithm_.load(std::memory_order_relaxed);
+  info.last_algorithm = engine_->last_algorithm();
   info.telemetry = ring_.is_open() ? 1 : 0;
-  info.pipeline_depth = settings_.pipeline_depth;
+  info.pipeline_depth = engine_->pipeline_depth();
+  info.fused_operations = queue_->fused();
+  info.page_bytes = page_bytes_.load(std::memory_order_relaxed);
+  info.held_bytes = engine_->held_bytes();
+  info.last_compression_error = engine_->last_compression_error();
 }
 
 void Comm::set_last_error(const Error& error) {

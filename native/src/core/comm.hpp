@@ -1,23 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// One rank's membership in a job: who the others are, how to reach them, and the operation that runs.
+// One rank's membership in a job: who the others are, how to reach them, and what runs on it.
 #pragma once
 
 #include <atomic>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
 
 #include "bootstrap/control_plane.hpp"
+#include "core/engine.hpp"
+#include "core/engine_settings.hpp"
 #include "core/env.hpp"
-#include "core/scratch.hpp"
-#include "schedule/schedule.hpp"
-#include "schedule/tracker.hpp"
-#include "telemetry/control_page.hpp"
-#include "telemetry/ring_writer.hpp"
-#include "transport/transport.hpp"
+#include "core/queue.hpp"
 
 namespace stepccl {
+
+constexpr std::uint64_t kLeastPageBytes = 4096;
+constexpr std::uint32_t kMostPrefetch = 64;
 
 // stepccl_config_t with its defaults and the environment applied.
 struct Settings {
@@ -35,7 +34,11 @@ struct Settings {
   std::int32_t ib_gid_index = -1;
   std::uint8_t ib_timeout = 20;
   std::uint8_t ib_retry_count = 7;
-  std::int64_t spin_us = -1;  // -1 = by the number of CPUs
+  std::int64_t spin_us = -1;  // -1 = the library's
+  std::string calibration_file;
+  std::uint32_t bandwidth_MBps = 0;
+  std::uint32_t priority = STEPCCL_PRIORITY_NORMAL;
+  EngineSettings engine;      // rank 0's count
 
   [[nodiscard]] static Expected<Settings> resolve(const stepccl_config_t* config);
 };
@@ -45,12 +48,24 @@ class Comm {
   [[nodiscard]] static Expected<std::unique_ptr<Comm>> init(std::uint32_t world, bootstrap::UniqueId id, std::uint32_t rank, Settings settings);
   ~Comm();
 
-  [[nodiscard]] Status all_reduce(const void* send, void* recv, std::size_t count, stepccl_datatype_t datatype,
-                                  stepccl_redop_t redop, const stepccl_call_t& call);
+  // What a call leaves open: timeout, algorithm, paging and compression of the communicator.
+  [[nodiscard]] Status complete(Task& task, const stepccl_call_t& call) const;
+  [[nodiscard]] Queue& queue() noexcept { return *queue_; }
+  // The data path of a priority; nullptr where the communicator has none.
+  [[nodiscard]] Comm* of_priority(std::uint32_t priority) noexcept;
+
+  // Collective. `out` stays empty for a negative color.
+  [[nodiscard]] Status split(std::int32_t color, std::int32_t key, Settings settings, std::unique_ptr<Comm>& out);
+  [[nodiscard]] const Settings& settings() const noexcept { return settings_; }
+  [[nodiscard]] Status tune_depth(std::uint32_t& depth, double& latency_us);
+  void set_pipeline_depth(std::uint32_t depth) noexcept { engine_->set_pipeline_depth(depth != 0 ? depth : settings_.pipeline_depth); }
+  [[nodiscard]] Status enable_paging(std::uint64_t page_bytes, std::uint32_t prefetch_depth);
+  [[nodiscard]] Expected<stepccl_algorithm_t> explain(stepccl_collective_t collective, std::uint64_t bytes, std::uint32_t allowed, std::string& text);
+
   // Any thread.
   void abort();
   void query(stepccl_comm_info_t& info) const;
-  // INVALID_USAGE while an operation runs; otherwise leaves the job.
+  // INVALID_USAGE while an operation runs or has not ended; otherwise leaves the job.
   [[nodiscard]] Status leave();
 
   [[nodiscard]] std::uint32_t rank() const noexcept { return rank_; }
@@ -59,32 +74,20 @@ class Comm {
   [[nodiscard]] std::optional<Error> last_error() const;
 
  private:
-  struct Operation;
-  struct Buffers;
-
   Comm(std::uint32_t world, std::uint32_t rank, Settings settings) : rank_(rank), world_(world), settings_(std::move(settings)) {}
   [[nodiscard]] Status start(bootstrap::UniqueId id);
+  [[nodiscard]] Status join(bootstrap::UniqueId id, Deadline deadline);
   [[nodiscard]] Status choose_transports(Deadline deadline);
   [[nodiscard]] Expected<stepccl_transport> transport_between(std::uint32_t a, std::uint32_t b) const;
   [[nodiscard]] Status open_transport(stepccl_transport kind, Deadline deadline);
-
-  [[nodiscard]] const schedule::Schedule& schedule_for(const Operation& operation, bool in_place);
-  [[nodiscard]] Status execute(Operation& operation);
-  [[nodiscard]] Status connect_peers(const schedule::Schedule& schedule, Operation& operation);
-  [[nodiscard]] Status drive(Operation& operation, const schedule::Schedule& schedule, const Buffers& buffers);
-  [[nodiscard]] Expected<bool> turn(Operation& operation, schedule::Tracker& tracker, const schedule::Schedule& schedule, const Buffers& buffers);
-  void run_local(const Operation& operation, const schedule::Step& step, const Buffers& buffers) const noexcept;
-  [[nodiscard]] Status rest(Operation& operation, const schedule::Tracker& tracker);
-  // Asks now and then what the others are in, once this operation stands still, and compares.
-  [[nodiscard]] Status watch_states(Operation& operation);
-  [[nodiscard]] Status look_for_mismatch(const Operation& operation, const std::vector<bootstrap::OperationState>& states) const;
-  [[nodiscard]] Error explain_mismatch(const Operation& operation, Error error);
-  [[nodiscard]] Error explain_timeout(const Operation& operation, const std::vector<std::uint32_t>& waiting, stepccl_phase_t phase);
-  void publish(const Operation& operation, stepccl_op_state state, stepccl_result_t error);
+  [[nodiscard]] Status make_engine();
+  // A blocking operation of the library's own on bytes.
+  [[nodiscard]] Status gather_bytes(const void* own, void* all, std::size_t bytes);
 
   const std::uint32_t rank_;
   const std::uint32_t world_;
   Settings settings_;
+  EngineSettings engine_settings_;  // rank 0's
   std::uint64_t comm_id_ = 0;
   telemetry::RingWriter ring_;
   telemetry::ControlPage control_page_;
@@ -92,17 +95,16 @@ class Comm {
   std::unique_ptr<bootstrap::ControlPlane> control_;
   std::vector<stepccl_transport> transport_of_;  // by peer
   stepccl_transport slowest_ = STEPCCL_TRANSPORT_NONE;
-  std::map<stepccl_transport, std::unique_ptr<transport::Transport>> transports_;
-  ScratchMemory scratch_;
-  std::map<std::array<std::uint64_t, 5>, schedule::Schedule> schedules_;
-  std::vector<std::uint32_t> finished_;  // reused between turns
-  bootstrap::Call last_call_;
+  std::array<std::unique_ptr<transport::Transport>, kTransportKinds> transports_;
+  Engine::TransportTable transport_table_{};
+  std::unique_ptr<Planner> planner_;
+  std::unique_ptr<Engine> engine_;
+  std::unique_ptr<Queue> queue_;  // last: its thread uses all of the above
+  std::array<std::unique_ptr<Comm>, STEPCCL_PRIORITY_LEVELS> siblings_;  // by priority; this one's own place is empty
 
-  std::atomic<bool> busy_{false};
-  std::atomic<bool> aborted_{false};
-  std::atomic<std::uint64_t> sequence_{0};
-  std::atomic<std::uint64_t> operations_{0};
-  std::atomic<std::uint32_t> last_algorithm_{0};
+  std::uint64_t splits_ = 0;
+  std::atomic<std::uint64_t> page_bytes_{0};
+  std::atomic<std::uint32_t> prefetch_{2};
   mutable std::mutex error_mutex_;
   std::optional<Error> last_error_;
 };

@@ -25,6 +25,7 @@ using schedule::StepKind;
 namespace {
 
 constexpr std::size_t kBigLocal = 32u << 10;  // after reducing that much the transports get a turn
+constexpr std::uint64_t kPauseNs = 1'000;     // of polling without giving the CPU away
 constexpr std::uint32_t kTogether = 4;        // unrelated tasks side by side
 
 void pause_cpu() noexcept {
@@ -100,11 +101,13 @@ Status Engine::run(TaskSource& source) {
   if (status.ok()) return status;
 
   const Error error = settle(status.take_error());
+  std::vector<Task*> begun;
   for (const std::uint8_t index : active_) {
     Task* task = std::exchange(slots_[index]->task, nullptr);
-    if (task != current_ && std::none_of(active_.begin(), active_.end(), [&](std::uint8_t i) { return slots_[i]->task == task; })) end_task(*task, error);
+    if (task != current_ && std::find(begun.begin(), begun.end(), task) == begun.end()) begun.push_back(task);  // once, however many pages
   }
   active_.clear();
+  for (Task* task : begun) end_task(*task, error);
   for (Message& message : messages_) {
     if (message.pieces != 0) end_task(*message.task, error);
     message = {};
@@ -313,7 +316,8 @@ Status Engine::rest() {
     if (asks || ++spins_ % 256 == 0) {
       if (Status status = poller_.wait(0); !status.ok()) return status;
     }
-    if (asks || options_.crowded) {
+    // A peer that has no CPU of its own needs this one.
+    if (asks || options_.crowded || now - idle_since_ns_ > kPauseNs) {
       sched_yield();
     } else {
       for (int i = 0; i < 4; ++i) pause_cpu();

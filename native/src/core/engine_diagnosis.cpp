@@ -125,9 +125,13 @@ std::vector<std::uint32_t> Engine::waiting_for() const {
 }
 
 Error Engine::settle(Error error) {
+  const std::string seen = error.cause;
   if (error.code == STEPCCL_ERROR_MISMATCH && !control_.failed()) error = explain_mismatch(std::move(error));
   if (error.phase == STEPCCL_PHASE_NONE) error.phase = STEPCCL_PHASE_TRANSFER;
+  const bool explained = error.cause != seen || error.code != STEPCCL_ERROR_MISMATCH;
   error = control_.report(error);
+  // Another rank may have found out what differs.
+  if (!explained && error.cause == seen) error = control_.failure();
   if (error.phase == STEPCCL_PHASE_NONE) error.phase = STEPCCL_PHASE_TRANSFER;
   if (error.transport == STEPCCL_TRANSPORT_NONE && error.peer >= 0 && static_cast<std::uint32_t>(error.peer) != options_.rank) {
     error.transport = transport_of_[static_cast<std::size_t>(error.peer)];

@@ -46,7 +46,7 @@ Status Engine::open_task(Task& task) {
   calls_[task.sequence % kCalls] = task.call;
   last_algorithm_.store(task.call.algorithm, std::memory_order_relaxed);
   task.begin_ns = monotonic_ns();
-  task.state.store(STEPCCL_OP_STARTED, std::memory_order_relaxed);
+  task.state.store(STEPCCL_OP_STARTED, std::memory_order_release);
   if (active_.empty()) {
     last_progress_ns_ = task.begin_ns;
     next_states_ns_ = task.begin_ns + 1'000'000'000u;

@@ -28,6 +28,17 @@ class OneTask final : public TaskSource {
   Task* task_;
 };
 
+class Tasks final : public TaskSource {
+ public:
+  explicit Tasks(const std::vector<std::shared_ptr<Task>>& tasks) : tasks_(tasks) {}
+  Task* next() override { return next_ == tasks_.size() ? nullptr : tasks_[next_].get(); }
+  void pop() override { ++next_; }
+
+ private:
+  const std::vector<std::shared_ptr<Task>>& tasks_;
+  std::size_t next_ = 0;
+};
+
 }  // namespace
 
 bool can_fuse(const Task& task, std::uint64_t most_bytes) noexcept {
@@ -68,32 +79,54 @@ Queue::~Queue() {
   thread_.join();
 }
 
-Status Queue::run(Task& task) {
+Expected<bool> Queue::drive(TaskSource& source) {
   while (outstanding_.load(std::memory_order_acquire) == 0) {
     int expected = kFree;
     if (busy_.compare_exchange_strong(expected, kCaller, std::memory_order_acquire)) {
-      if (outstanding_.load(std::memory_order_acquire) != 0) {
-        busy_.store(kFree, std::memory_order_release);
-        break;
-      }
-      OneTask source(task);
-      if (control_.failed()) {
-        task.end(control_.failure());
-      } else {
-        (void)engine_.run(source);  // the task has the result
+      const bool mine = outstanding_.load(std::memory_order_acquire) == 0;
+      if (mine) {
+        std::optional<Error> error;
+        if (control_.failed()) {
+          error = control_.failure();
+        } else if (Status status = engine_.run(source); !status.ok()) {
+          error = status.take_error();
+        }
+        // After an error the engine leaves what it has not begun.
+        for (Task* task = source.next(); task != nullptr; task = source.next()) {
+          source.pop();
+          task->end(error);
+        }
       }
       busy_.store(kFree, std::memory_order_release);
-      return task.error ? Status(*task.error) : Status();
+      return mine;
     }
     if (expected == kCaller) return usage_error("another operation runs, or the communicator is being destroyed");
     std::this_thread::yield();
   }
+  return false;
+}
+
+Status Queue::run(Task& task) {
+  OneTask source(task);
+  auto driven = drive(source);
+  if (!driven.ok()) return driven.take_error();
+  if (driven.value()) return task.error ? Status(*task.error) : Status();
   auto own = std::make_shared<Task>();
   own->take_call(task);
   if (Status status = submit(std::span(&own, 1), false); !status.ok()) return status;
   wait_for_task(*own, 0, [&] { return own->done.load(std::memory_order_acquire); });
   task.call = own->call;
   return own->error ? Status(*own->error) : Status();
+}
+
+Status Queue::run_all(const std::vector<std::shared_ptr<Task>>& tasks) {
+  for (const auto& task : tasks) {
+    if (!task->parts.empty()) fused_.fetch_add(task->parts.size(), std::memory_order_relaxed);
+  }
+  Tasks source(tasks);
+  auto driven = drive(source);
+  if (!driven.ok()) return driven.take_error();
+  return driven.value() ? Status() : submit(tasks, false);
 }
 
 Status Queue::submit(std::span<const std::shared_ptr<Task>> tasks, bool may_wait) {
@@ -103,7 +136,6 @@ Status Queue::submit(std::span<const std::shared_ptr<Task>> tasks, bool may_wait
   }
   {
     const std::lock_guard lock(mutex_);
-    if (busy_.load(std::memory_order_relaxed) == kCaller && stop_) return usage_error("the communicator is being destroyed");
     if (Status status = ensure_thread(); !status.ok()) return status;
     outstanding_.fetch_add(1, std::memory_order_release);
     for (const auto& task : tasks) {
@@ -145,10 +177,20 @@ void Queue::append(std::shared_ptr<Task> task) {
   count_.store(static_cast<std::uint32_t>(waiting_.size()), std::memory_order_release);
 }
 
-bool Queue::idle() { return outstanding_.load(std::memory_order_acquire) == 0; }
+bool Queue::settled() {
+  while (outstanding_.load(std::memory_order_acquire) != 0) {
+    {
+      const std::lock_guard lock(mutex_);
+      const auto open = [](const auto& task) { return !task->done.load(std::memory_order_acquire); };
+      if (!waiting_.empty() || !held_.empty() || std::any_of(running_.begin(), running_.end(), open)) return false;
+    }
+    std::this_thread::yield();
+  }
+  return true;
+}
 
 bool Queue::hold() {
-  if (!idle()) return false;
+  if (!settled()) return false;
   int expected = kFree;
   return busy_.compare_exchange_strong(expected, kCaller, std::memory_order_acquire);
 }

@@ -28,12 +28,14 @@ class Queue final : private TaskSource {
   // Runs one task and waits for it: in this thread where nothing else runs, behind the others where asynchronous ones do.
   // INVALID_USAGE while another thread is in here.
   [[nodiscard]] Status run(Task& task);
+  // The same for several; each has its own result.
+  [[nodiscard]] Status run_all(const std::vector<std::shared_ptr<Task>>& tasks);
   // Starts tasks in this order; what the source of fusion may hold back with `may_wait`.
   [[nodiscard]] Status submit(std::span<const std::shared_ptr<Task>> tasks, bool may_wait);
   // What was held back leaves.
   void flush();
-  // Whether something has not ended; always false after hold().
-  [[nodiscard]] bool idle();
+  // Whether nothing is left to end; waits the moment that the thread needs to come to rest.
+  [[nodiscard]] bool settled();
   // From now on nobody may start anything. False, and nothing changes, while something runs.
   [[nodiscard]] bool hold();
   [[nodiscard]] std::uint64_t fused() const noexcept { return fused_.load(std::memory_order_relaxed); }
@@ -41,6 +43,8 @@ class Queue final : private TaskSource {
  private:
   enum : int { kFree = 0, kCaller = 1, kThread = 2 };
 
+  // Runs the source here if nobody else drives the engine: true. False: the thread is at it.
+  [[nodiscard]] Expected<bool> drive(TaskSource& source);
   [[nodiscard]] Task* next() override;
   void pop() override;
   void serve();

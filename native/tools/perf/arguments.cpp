@@ -57,7 +57,7 @@ std::optional<std::string> parse(int argc, char** argv, Arguments& a) {
       {"--rendezvous-listen", set_flag(a.rendezvous_listen)}, {"--unique-id-stdin", set_flag(a.unique_id_stdin)},
       {"--json", set_flag(a.json)},                           {"--die-with-parent", set_flag(a.die_with_parent)},
       {"--help", set_flag(a.help)},                           {"-h", set_flag(a.help)},
-      {"--version", set_flag(a.version)},
+      {"--version", set_flag(a.version)},                     {"--explain", set_flag(a.explain)},
   };
   using Reader = std::function<bool(std::string_view)>;
   const Reader min_bytes = [&](auto v) { return parse_size(v, a.min_bytes); };
@@ -104,7 +104,17 @@ std::optional<std::string> parse(int argc, char** argv, Arguments& a) {
   const Reader depth = [&](auto v) { return parse_u32(v, a.pipeline_depth); };
   const Reader job = [&](auto v) { return a.job_name = v, true; };
   const Reader interface = [&](auto v) { return a.net_interface = v, !v.empty(); };
-  const Reader collective = [&](auto v) { return v == "all_reduce"; };
+  const Reader collective = [&](auto v) {
+    const auto named = stepccl::collective_from_name(v);
+    if (named) a.collective = *named;
+    return named.has_value();
+  };
+  const Reader compression = [&](auto v) {
+    a.compression = v == "none" ? STEPCCL_COMPRESSION_NONE : v == "bf16" ? STEPCCL_COMPRESSION_BFLOAT16 : v == "fp16" ? STEPCCL_COMPRESSION_FLOAT16 : 0;
+    return a.compression != 0;
+  };
+  const Reader page = [&](auto v) { return parse_size(v, a.page_bytes); };
+  const Reader calibrate = [&](auto v) { return a.calibrate_file = v, !v.empty(); };
   const std::pair<std::string_view, const Reader*> options[] = {
       {"-b", &min_bytes}, {"--minbytes", &min_bytes}, {"-e", &max_bytes}, {"--maxbytes", &max_bytes}, {"-f", &factor}, {"--stepfactor", &factor},
       {"-n", &iterations}, {"--iters", &iterations}, {"-w", &warmup}, {"--warmup_iters", &warmup}, {"-o", &redop}, {"--op", &redop},
@@ -112,6 +122,7 @@ std::optional<std::string> parse(int argc, char** argv, Arguments& a) {
       {"-np", &processes}, {"--rank", &rank}, {"--world-size", &world}, {"--rendezvous-address", &address}, {"--transport", &transport},
       {"--algorithm", &algorithm}, {"--timeout-ms", &timeout}, {"--chunk-bytes", &chunk}, {"--pipeline-depth", &depth}, {"--job-name", &job},
       {"--net-interface", &interface}, {"--collective", &collective},
+      {"--compression", &compression}, {"--page-bytes", &page}, {"--calibrate", &calibrate},
   };
 
   for (int i = 1; i < argc; ++i) {
@@ -138,7 +149,10 @@ std::optional<std::string> parse(int argc, char** argv, Arguments& a) {
   if (a.help || a.version) return std::nullopt;
   if (a.min_bytes > a.max_bytes) return "-b is above -e";
   if (a.processes != 0 && (world_given || a.unique_id_stdin || a.rendezvous_listen)) return "-np starts all ranks by itself: leave out the other ways to join";
-  if (a.processes == 0 && !world_given) a.processes = 1;
+  if (a.processes == 0 && !world_given) {
+    a.by_launcher = true;
+    a.processes = 1;
+  }
   if (a.processes == 0) {
     if (a.rank >= a.world_size) return "--rank must be below --world-size";
     if (a.rank != 0 && !a.unique_id_stdin) return "a rank above 0 needs --unique-id-stdin";
@@ -156,16 +170,21 @@ const char* usage() {
   stepccl-perf --rank 1 --world-size 3 --unique-id-stdin    (the id that rank 0 printed, on standard input)
 
 What is measured
-  --collective all_reduce
+  --collective all_reduce|all_gather|reduce_scatter|broadcast|reduce|scatter|gather|all_to_all|send_recv|barrier
   -b, --minbytes SIZE (8)      -e, --maxbytes SIZE (16M)     -f, --stepfactor N (2)
   -n, --iters N (100)          -w, --warmup_iters N (10)     -c, --check 0|1 (1)
   -o, --op sum|prod|min|max|avg|all                          -r, --root RANK (-1)
   -d, --datatype int8|uint8|int32|uint32|int64|uint64|half|bfloat16|float|double|all
-  --transport auto|shm|tcp|rdma      --algorithm auto|ring|recursive_doubling|direct_one_shot|direct_two_shot
+  --transport auto|shm|tcp|rdma      --compression none|bf16|fp16 (of float sums)     --page-bytes SIZE
+  --algorithm auto|ring|tree|double_binary_tree|recursive_doubling|halving_doubling|direct_one_shot|direct_two_shot|
+              hierarchical|pairwise|bruck|binomial|chain|dissemination      (which exist depends on the collective)
   --chunk-bytes SIZE  --pipeline-depth N  --timeout-ms MS  --net-interface NAMES  --job-name TEXT
+  --explain          say for each size what would run and why, and measure nothing
+  --calibrate FILE   measure the links and every algorithm, and write what STEPCCL_CALIBRATION_FILE reads
 
 How the ranks meet
   -np N | --rank R --world-size N (--rendezvous-listen [--rendezvous-address ADDR[:PORT]] | --unique-id-stdin)
+  mpirun, srun and torchrun: nothing; see native/README.md for jobs on several nodes
 
   --json             one JSON object a line on standard output (see native/README.md)
   --die-with-parent  end when the parent process ends

@@ -129,15 +129,15 @@ bool right_floating(T result, std::size_t index, stepccl_redop_t redop, std::uin
 }
 
 template <class T>
-std::uint64_t count_wrong_as(const void* result, std::size_t count, stepccl_redop_t redop, std::uint32_t world, std::uint64_t seed) {
+std::uint64_t count_wrong_as(const void* result, std::size_t count, stepccl_redop_t redop, std::uint32_t world, std::uint64_t seed, std::uint64_t first) {
   const auto* got = static_cast<const T*>(result);
   std::uint64_t wrong = 0;
   for (std::size_t i = 0; i < count; ++i) {
     bool right = false;
     if constexpr (Traits<T>::floating) {
-      right = right_floating<T>(got[i], i, redop, world, seed);
+      right = right_floating<T>(got[i], first + i, redop, world, seed);
     } else {
-      right = right_integer<T>(got[i], i, redop, world, seed);
+      right = right_integer<T>(got[i], first + i, redop, world, seed);
     }
     wrong += right ? 0 : 1;
   }
@@ -168,8 +168,22 @@ void fill(void* data, std::size_t count, stepccl_datatype_t datatype, stepccl_re
 }
 
 std::uint64_t count_wrong(const void* result, std::size_t count, stepccl_datatype_t datatype, stepccl_redop_t redop, std::uint32_t world,
-                          std::uint64_t seed) {
-  return with_type(datatype, [&](auto tag) { return count_wrong_as<decltype(tag)>(result, count, redop, world, seed); });
+                          std::uint64_t seed, std::uint64_t first) {
+  return with_type(datatype, [&](auto tag) { return count_wrong_as<decltype(tag)>(result, count, redop, world, seed, first); });
+}
+
+std::uint64_t count_different(const void* result, std::size_t count, stepccl_datatype_t datatype, stepccl_redop_t redop, std::uint32_t rank, std::uint64_t first,
+                              std::uint64_t seed) {
+  return with_type(datatype, [&](auto tag) {
+    using T = decltype(tag);
+    const auto* got = static_cast<const T*>(result);
+    std::uint64_t different = 0;
+    for (std::size_t i = 0; i < count; ++i) {
+      const T wanted = element<T>(rank, first + i, redop, seed);
+      different += std::memcmp(got + i, &wanted, sizeof wanted) == 0 ? 0 : 1;
+    }
+    return different;
+  });
 }
 
 void poison(void* data, std::size_t bytes) { std::memset(data, 0xa5, bytes); }

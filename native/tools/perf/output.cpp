@@ -7,6 +7,8 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "perf/collectives.hpp"
+
 namespace perf {
 namespace {
 
@@ -53,12 +55,12 @@ void Output::unique_id(const stepccl_unique_id_t& id) const { print_event(Json{{
 void Output::start(stepccl_transport transport) const {
   const auto one = [](const auto& list, const char* name) { return list.size() == 1 ? name : "all"; };
   const char* datatype = one(arguments_.datatypes, stepccl_datatype_name(arguments_.datatypes.front()));
-  const char* redop = one(arguments_.redops, stepccl_redop_name(arguments_.redops.front()));
+  const char* redop = is_reducing(arguments_.collective) ? one(arguments_.redops, stepccl_redop_name(arguments_.redops.front())) : "none";
   if (arguments_.json) {
     print_event(Json{{"event", "start"},
                {"rank", rank_},
                {"world_size", world_},
-               {"collective", "all_reduce"},
+               {"collective", stepccl_collective_name(arguments_.collective)},
                {"transport", stepccl_transport_name(transport)},
                {"algorithm", stepccl_algorithm_name(arguments_.algorithm)},
                {"datatype", datatype},
@@ -69,7 +71,7 @@ void Output::start(stepccl_transport transport) const {
     return;
   }
   if (rank_ != 0) return;
-  print("# stepccl-perf " + std::string(stepccl_version()) + ": all_reduce, " + std::to_string(world_) + " rank(s), transport " +
+  print("# stepccl-perf " + std::string(stepccl_version()) + ": " + stepccl_collective_name(arguments_.collective) + ", " + std::to_string(world_) + " rank(s), transport " +
         stepccl_transport_name(transport) + ", algorithm " + stepccl_algorithm_name(arguments_.algorithm) + ", " + std::to_string(arguments_.warmup) +
         " warm-up and " + std::to_string(arguments_.iterations) +
         " timed iterations\n"
@@ -80,12 +82,13 @@ void Output::start(stepccl_transport transport) const {
 }
 
 void Output::row(const Row& row) const {
+  const char* redop = is_reducing(arguments_.collective) ? stepccl_redop_name(row.redop) : "none";
   if (arguments_.json) {
     print_event(Json{{"event", "row"},
                {"bytes", row.bytes},
                {"count", row.count},
                {"datatype", stepccl_datatype_name(row.datatype)},
-               {"redop", stepccl_redop_name(row.redop)},
+               {"redop", redop},
                {"root", row.root},
                {"algorithm", stepccl_algorithm_name(row.algorithm)},
                {"transport", stepccl_transport_name(row.transport)},
@@ -96,8 +99,34 @@ void Output::row(const Row& row) const {
   }
   char text[128];
   std::snprintf(text, sizeof text, "%12llu  %12llu  %8s  %6s  %6d", static_cast<unsigned long long>(row.bytes), static_cast<unsigned long long>(row.count),
-                stepccl_datatype_name(row.datatype), stepccl_redop_name(row.redop), row.root);
+                stepccl_datatype_name(row.datatype), redop, row.root);
   print(text + cell(row.out_of_place) + cell(row.in_place) + "\n");
+}
+
+void Output::explanation(std::uint64_t bytes, stepccl_algorithm_t algorithm, const std::string& text) const {
+  if (!arguments_.json) return print(text);
+  print_event(Json{{"event", "explain"},
+                   {"collective", stepccl_collective_name(arguments_.collective)},
+                   {"bytes", bytes},
+                   {"algorithm", stepccl_algorithm_name(algorithm)},
+                   {"text", text}});
+}
+
+void Output::calibrated(stepccl_transport transport, double alpha_us, double beta_us_per_byte, double gamma_us_per_byte, std::size_t points) const {
+  if (arguments_.json) {
+    print_event(Json{{"event", "calibrated"},
+                     {"file", arguments_.calibrate_file},
+                     {"transport", stepccl_transport_name(transport)},
+                     {"alpha_us", alpha_us},
+                     {"beta_us_per_byte", beta_us_per_byte},
+                     {"gamma_us_per_byte", gamma_us_per_byte},
+                     {"points", points}});
+    return;
+  }
+  char text[256];
+  std::snprintf(text, sizeof text, "# calibrated %s: alpha %.3g us, %.3g GB/s, reducing %.3g GB/s, %zu points\n", stepccl_transport_name(transport), alpha_us,
+                beta_us_per_byte > 0 ? 1e-3 / beta_us_per_byte : 0, gamma_us_per_byte > 0 ? 1e-3 / gamma_us_per_byte : 0, points);
+  print(text);
 }
 
 void Output::summary(std::optional<std::uint64_t> wrong, double average_busbw_gbps) const {
