@@ -15,6 +15,9 @@ import { Fleet, MemorySecretKeeper, openStore, type FleetOptions, type SecretKee
 import { hostOf, type Handlers, type Host, type Topics } from "./gate.js";
 import { openLog } from "./log.js";
 import { productRoot } from "./paths.js";
+import { SettingsLog } from "./settings/log.js";
+import { NodeSettings } from "./settings/service.js";
+import { openHistory } from "./telemetry/history_db.js";
 import { Telemetry } from "./telemetry/service.js";
 import { Topology } from "./telemetry/topology.js";
 
@@ -53,6 +56,8 @@ export async function createHost(options: HostOptions): Promise<Host> {
     hangs: (nodeIds, signal) => checkHangs(fleet, nodeIds, signal), verbsPing: (from, to, signal) => pairs.ping(from, to, signal),
   });
   const uploads = new Uploads(join(options.dataDir, "uploads"));
+  const history = openHistory(options.dataDir);
+  const settings = new NodeSettings({ nodes: fleet, topology: () => topology.current, log: new SettingsLog(history) });
   const hello: Handlers["hello"] = async () => ({
     version: productVersion(), shell: options.shell, startedAtMs,
     capabilities: options.capabilities ?? { nativeFileDialog: false, keepsSecrets: false }, bundle: await fleet.bundle(),
@@ -91,6 +96,9 @@ export async function createHost(options: HostOptions): Promise<Host> {
       return {};
     },
     "runs.export": ({ runId, format }) => collectives.export(runId, format),
+    "settings.get": (_params, signal) => settings.get(signal),
+    "settings.set": ({ nodeIds, changes }, signal) => settings.set(nodeIds, changes, signal),
+    "settings.history": ({ limit }) => settings.history(limit),
     "diagnose.start": ({ nodeIds }) => diagnosis.start(nodeIds),
     "diagnose.list": () => diagnosis.list(),
     "diagnose.files": ({ files }, signal) => diagnoseFilesView(uploads.open(files), signal),
@@ -137,6 +145,7 @@ export async function createHost(options: HostOptions): Promise<Host> {
     await uploads.close();
     await collectives.close();
     await fleet.close();
+    history.close();
     store.close();
   }, onError);
   await fleet.start();

@@ -36,12 +36,13 @@ void require_directory(const std::string &path, mode_t mode)
 		throw std::runtime_error("the folder " + path + " can't be used (" + errno_text(error) + ")");
 }
 
-WorkerSettings worker_settings(const Options &options)
+WorkerSettings worker_settings(const Options &options, const Settings &kept)
 {
 	WorkerSettings settings;
 	settings.perf_path = options.perf_path;
 	settings.rings_directory = options.rings_dir();
 	settings.control_file = options.control_file();
+	settings.environment = [&kept] { return kept.worker_environment(); };
 	return settings;
 }
 
@@ -70,7 +71,7 @@ Daemon::Daemon(Options options)
 	: options_(with_directories(std::move(options))), reaper_(loop_), tree_(options_.sysroot), links_(tree_), membership_(options_.cluster_file()),
 	  settings_(options_.settings_file(), options_.control_file()), routes_(loop_, membership_, tree_, links_),
 	  gpus_(loop_, reaper_, options_.gpuinfo_path), rings_(loop_, options_.rings_dir(), "/proc"),
-	  telemetry_(loop_, tree_, links_, rings_, routes_, membership_), runs_(loop_, reaper_, worker_settings(options_)),
+	  telemetry_(loop_, tree_, links_, rings_, routes_, membership_), runs_(loop_, reaper_, worker_settings(options_, settings_)),
 	  server_(loop_, options_.socket,
 		  [this](const std::shared_ptr<Client> &client, std::string_view line) { dispatcher_.handle_line(client, line); }),
 	  started_at_ms_(realtime_ms()), started_ns_(monotonic_ns())

@@ -60,6 +60,11 @@ TEST_CASE("a worker's environment is the daemon's choice")
 	CHECK(has("STEPCCL_CONTROL_FILE=/control"));
 	CHECK(has("STEPCCL_JOB_NAME=r1"));
 	CHECK(env.size() == 7);
+	// The node's settings are there for a run that asks for nothing else.
+	const auto with = worker_environment(parse_run_start(params), "/rings", "/control", {{"STEPCCL_ALGO", "tree"}, {"STEPCCL_COMPRESSION", "bf16"}});
+	CHECK(std::count(with.begin(), with.end(), "STEPCCL_ALGO=ring") == 1);
+	CHECK(std::count(with.begin(), with.end(), "STEPCCL_COMPRESSION=bf16") == 1);
+	CHECK(with.size() == 8);
 }
 
 TEST_CASE("a wrong request is refused by its parameter")

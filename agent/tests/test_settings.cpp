@@ -55,6 +55,25 @@ TEST_CASE("settings reach the control page and outlive the daemon")
 	CHECK((info.st_mode & 0777) == 0640);
 }
 
+TEST_CASE("what ranks read at their start alone goes into their environment")
+{
+	TempDir dir;
+	Settings settings(dir / "settings.json", dir / "control");
+	settings.load();
+	CHECK(settings.worker_environment().empty());
+	settings.set({{"paging", true}, {"compression", true}, {"async_gd", false}, {"dma_concurrency", 4}, {"pipeline_depth", 8}});
+	CHECK(settings.worker_environment() == std::map<std::string, std::string>{{"STEPCCL_COMPRESSION", "bf16"},
+										   {"STEPCCL_DMA_CONCURRENCY", "4"},
+										   {"STEPCCL_PAGE_BYTES", "134217728"},
+										   {"STEPCCL_USE_ASYNC_GD", "0"}});
+	settings.set({{"page_bytes", 65536}});
+	CHECK(settings.worker_environment().at("STEPCCL_PAGE_BYTES") == "65536");
+	settings.set({{"paging", false}, {"compression", false}});
+	CHECK(settings.worker_environment().at("STEPCCL_PAGE_BYTES") == "0");
+	CHECK(settings.worker_environment().at("STEPCCL_COMPRESSION") == "none");
+	CHECK(code_of([&] { settings.set({{"dma_concurrency", 9}}); }) == "A101");
+}
+
 TEST_CASE("a rank's mapping sees a later daemon's values, and a half-written page is finished")
 {
 	TempDir dir;

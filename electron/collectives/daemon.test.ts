@@ -69,7 +69,7 @@ describe.skipIf(!built)("runs on two real daemons", () => {
     };
     const directory: NodeDirectory = {
       list: () => views, get: (nodeId) => views.find((view) => view.id === nodeId), agent: (nodeId) => find(nodeId).agent(),
-      session: () => { throw new Error("no SSH in this test"); }, onChange: () => () => {},
+      session: () => { throw new Error("no SSH in this test"); }, reachable: async () => true, onChange: () => () => {},
     };
     service = new Collectives({ nodes: directory, store: new RunStore(base), modeller: new AlphaBetaModeller((error) => { throw error; }), onError: (error) => { throw error; } });
   }, 30_000);

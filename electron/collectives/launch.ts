@@ -12,14 +12,17 @@ export interface Timing {
   causeGraceMs: number;
   /** How long a lost daemon may take to come back with the run still going on. */
   resumeMs: number;
-  /** How often a daemon is asked for a sign of life, and how long its answer may take. */
+  /** How often a daemon is asked for a sign of life, and how long its answer may take on a node whose network still answers. */
   pingMs: number;
   pingTimeoutMs: number;
+  /** After so long without an answer the node's network is asked, which has so long for its own. Together with pingMs below 5 s. */
+  doubtMs: number;
+  probeMs: number;
   startTimeoutMs: number;
   stopTimeoutMs: number;
 }
 export const DEFAULT_TIMING: Timing = {
-  echoGraceMs: 2000, causeGraceMs: 300, resumeMs: 2500, pingMs: 2000, pingTimeoutMs: 8000, startTimeoutMs: 30_000, stopTimeoutMs: 5000,
+  echoGraceMs: 2000, causeGraceMs: 300, resumeMs: 2500, pingMs: 1000, pingTimeoutMs: 8000, doubtMs: 1500, probeMs: 1800, startTimeoutMs: 30_000, stopTimeoutMs: 5000,
 };
 
 /**
@@ -110,14 +113,33 @@ export class Launch {
   #watch(nodeId: string, client: AgentClient): void {
     const leaveEvents = client.onRunEvent((event) => this.#onEvent(nodeId, event));
     const leaveClose = client.onClose((reason) => void this.#onLost(nodeId, reason.view));
+    let asking = false;
     const ping = setInterval(() => {
-      if (this.run.nodeEnded(nodeId)) return;
+      if (asking || this.run.nodeEnded(nodeId)) return;
+      asking = true;
+      const answered = new AbortController();
+      const doubt = setTimeout(() => void this.#doubt(nodeId, answered.signal), this.timing.doubtMs);
       client.call("run.list", {}, { timeoutMs: this.timing.pingTimeoutMs }).catch((error: unknown) => {
         // A closed connection is told by onClose; an error that the daemon words itself is a sign of life.
         if (toErrorView(error).code === "H209") this.#lose(nodeId, "it gives no sign of life");
+      }).finally(() => {
+        asking = false;
+        answered.abort();
+        clearTimeout(doubt);
       });
     }, this.timing.pingMs);
     this.#leave.push(leaveEvents, leaveClose, () => clearInterval(ping));
+  }
+
+  /**
+   * The daemon is silent. A node that is off says nothing at all, and TCP takes minutes to notice: where not even its network
+   * stack answers, it is gone; where that does, the daemon is slow and gets its time.
+   */
+  async #doubt(nodeId: string, answered: AbortSignal): Promise<void> {
+    const over = AbortSignal.any([answered, this.#abort.signal]);
+    const silent = AbortSignal.timeout(this.timing.probeMs);
+    const answers = await this.nodes.reachable(nodeId, AbortSignal.any([over, silent])).catch(() => false);
+    if (!answers && !over.aborted) this.#lose(nodeId, "neither its daemon nor its network answers");
   }
 
   #onEvent(nodeId: string, event: RunEvent): void {

@@ -3,6 +3,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { Collective, COLLECTIVE_TAKES, ConsoleError, RunSpec, RunView, type RunSpecInput } from "../contract/index.js";
+import { NO_ANSWER } from "../link/testing.js";
+import { DEFAULT_TIMING } from "./launch.js";
 import { Collectives } from "./service.js";
 import { RunStore } from "./store.js";
 import { directoryOf, FakeNode, rowEvent } from "./testing.js";
@@ -13,7 +15,7 @@ vi.mock("../link/addon.js", () => ({ loadAddon: async () => ({}) }));
 let folder: string;
 let nodes: FakeNode[];
 let service: Collectives;
-const TIMING = { echoGraceMs: 150, causeGraceMs: 40, resumeMs: 1200, pingMs: 100, pingTimeoutMs: 600, startTimeoutMs: 2000, stopTimeoutMs: 500 };
+const TIMING = { echoGraceMs: 150, causeGraceMs: 40, resumeMs: 1200, pingMs: 100, pingTimeoutMs: 600, doubtMs: 100, probeMs: 100, startTimeoutMs: 2000, stopTimeoutMs: 500 };
 const spec = (input: Partial<RunSpecInput> = {}): RunSpec => RunSpec.parse({ collective: "all_reduce", nodeIds: nodes.map((n) => n.view.id), transport: "tcp", ...input });
 const codeOf = (promise: Promise<unknown>): Promise<string> => promise.then(() => "none", (error: unknown) => (error instanceof ConsoleError ? error.view.code : String(error)));
 const ended = (runId: string): Promise<RunView> => vi.waitFor(() => {
@@ -184,6 +186,36 @@ describe("a run that goes wrong", () => {
     nodes[0]!.emit(0, rowEvent(16, 51));
     await soon(() => expect(service.get(run.id).rows.map((r) => r.bytes)).toEqual([8, 16]));
     expect(service.get(run.id)).toMatchObject({ state: "running", error: null });
+  });
+
+  it("a node that loses power is named long before a slow daemon would be", async () => {
+    // The true times: the worst case is a ping sent just after the power went.
+    const { pingMs, doubtMs, probeMs, pingTimeoutMs, causeGraceMs } = DEFAULT_TIMING;
+    expect(pingMs + doubtMs + probeMs + causeGraceMs).toBeLessThan(5000);
+    expect(pingTimeoutMs).toBeGreaterThan(5000);
+    const run = await service.start(spec());
+    await started();
+    const began = performance.now();
+    nodes[1]!.network = "silent";
+    nodes[1]!.daemon.handlers["run.list"] = () => NO_ANSWER;
+    const view = await ended(run.id);
+    expect(performance.now() - began).toBeLessThan(TIMING.pingTimeoutMs);
+    expect(view.error).toMatchObject({ code: "H402", params: { rank: 1, name: "n1", detail: "neither its daemon nor its network answers" } });
+  });
+
+  it("a daemon that is slow on a node whose network answers keeps its run", async () => {
+    const run = await service.start(spec());
+    await started();
+    const list = nodes[1]!.daemon.handlers["run.list"]!;
+    let slow = 0;
+    nodes[1]!.daemon.handlers["run.list"] = async (params, connection) => {
+      slow++;
+      await new Promise((done) => setTimeout(done, 300));
+      return list(params, connection);
+    };
+    await soon(() => expect(slow).toBeGreaterThan(2));
+    expect(service.get(run.id)).toMatchObject({ error: null, endedAtMs: null });
+    await service.stop(run.id);
   });
 
   it("a daemon that hangs is lost after its sign of life is due", async () => {

@@ -19,6 +19,8 @@ export class FakeNode {
   view: NodeView;
   /** False = nothing answers any more, as after a crash without restart. */
   reachable = true;
+  /** What its network does with a new connection; "silent" = as a node without power. */
+  network: "answers" | "silent" = "answers";
   #client: Promise<AgentClient> | undefined;
 
   constructor(readonly member: number, name = `n${member}`, readonly address = `10.77.0.${member + 10}`, readonly rdmaDevice: string | null = "rxe0") {
@@ -81,6 +83,10 @@ export class FakeNode {
     this.reachable = false;
     this.daemon.kill();
   }
+  async answersTcp(signal: AbortSignal): Promise<boolean> {
+    if (this.network === "silent") await new Promise((_done, failed) => signal.addEventListener("abort", () => failed(ConsoleError.of("H104")), { once: true }));
+    return true;
+  }
   async agent(): Promise<AgentClient> {
     if (!this.reachable) throw ConsoleError.of("H401", { host: this.view.name, detail: "connection refused" });
     const kept = await this.#client?.catch(() => undefined);
@@ -106,6 +112,7 @@ export function directoryOf(nodes: readonly FakeNode[]): NodeDirectory {
     get: (nodeId) => nodes.find((node) => node.view.id === nodeId)?.view,
     session: () => { throw new Error("no SSH in this test"); },
     agent: (nodeId) => find(nodeId).agent(),
+    reachable: (nodeId, signal) => find(nodeId).answersTcp(signal),
     onChange: () => () => {},
   };
 }

@@ -7,6 +7,7 @@ import { AuthMethod, HostKeyView, LockHolder, NodeId, NodeInput, NodeView, Opera
 import { PAIRS_METHODS, PairTestView } from "./pair-tests.js";
 import { Collective, RunId, RunSpec, RunView } from "./runs.js";
 import { FILES_METHODS } from "./support.js";
+import { NodeSettingsView, SettingChanges, SettingChangeView } from "./settings.js";
 import { LinkView, TelemetryTick, TopologyView } from "./topology.js";
 
 const Nothing = z.strictObject({});
@@ -62,6 +63,12 @@ export const METHODS = {
   "runs.start": { params: RunSpec, result: RunView },
   "runs.stop": { params: z.strictObject({ runId: RunId }), result: Done },
   "runs.export": { params: z.strictObject({ runId: RunId, format: z.enum(["csv", "json"]) }), result: z.object({ fileName: z.string(), mediaType: z.string(), text: z.string() }) },
+  /** The live settings of every node that is up, with what is recommended for it. */
+  "settings.get": { params: Nothing, result: z.array(NodeSettingsView) },
+  /** Each node takes all changes or none; a node that did not has its error in the answer. */
+  "settings.set": { params: z.strictObject({ nodeIds: NodeIds, changes: SettingChanges }), result: z.array(NodeSettingsView) },
+  /** Who changed what, newest first. */
+  "settings.history": { params: z.strictObject({ limit: z.number().int().min(1).max(1000).default(200) }), result: z.array(SettingChangeView) },
   "diagnose.start": { params: z.strictObject({ nodeIds: NodeIds }), result: z.object({ operationId: OperationId }) },
   "diagnose.list": { params: Nothing, result: z.array(DiagnosisView) },
   ...FILES_METHODS,

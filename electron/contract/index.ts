@@ -3,6 +3,7 @@ export * from "./diagnosis.js";
 export * from "./errors.js";
 export * from "./nodes.js";
 export * from "./runs.js";
+export * from "./settings.js";
 export * from "./topology.js";
 export * from "./words.js";
 export * from "./mends.js";

@@ -416,6 +416,16 @@ describe("links", () => {
     }
   });
 
+  it("that were up are dialled again though their login is refused, as it is while they boot", async () => {
+    const fleet = await upFleet(["n1"]);
+    node("n1").unreachable = ConsoleError.of("H204", { host: "n1", user: "ops", detail: "System is booting up" });
+    node("n1").lose();
+    await vi.waitFor(() => expect(fleet.get("n1")?.error?.code).toBe("H204"), { timeout: 5_000 });
+    node("n1").unreachable = null;
+    node("n1").agent = new FakeAgent("10.77.0.1");
+    await vi.waitFor(() => expect(phase(fleet, "n1")).toBe("up"), { timeout: 8_000 });
+  });
+
   it("whose login is refused are not tried again and again", async () => {
     const fleet = open();
     store.trust.trust({ name: "n1.lab", type: "ssh-ed25519", key: Buffer.from("k"), addedAtMs: 0, source: "operator" });

@@ -4,7 +4,7 @@ import { ConsoleError, toErrorView, type AuthMethod, type HostKeyView, type Lock
 import type { NodeDirectory } from "../link/directory.js";
 import { connectAgent, type ConnectedAgent, type ConnectOptions } from "../link/index.js";
 import type { AgentClient } from "../link/types.js";
-import { fingerprintOf, HopPool, HostKeyJudge, hostKeyName, importSshConfig, keyTypeOf, Limit, parseJump, probeHostKey, readKnownHosts, sshEnvironment, SshSession, type ImportedHost, type KnownHost, type SshEnvironment, type SshTarget } from "../ssh/index.js";
+import { answersTcp, fingerprintOf, HopPool, HostKeyJudge, hostKeyName, importSshConfig, keyTypeOf, Limit, parseJump, probeHostKey, readKnownHosts, sshEnvironment, SshSession, type ImportedHost, type KnownHost, type SshEnvironment, type SshTarget } from "../ssh/index.js";
 import type { NodeSession } from "../ssh/types.js";
 import { KeyedTopic } from "../streams.js";
 import { describeBundle } from "./bundle.js";
@@ -123,6 +123,10 @@ export class Fleet extends EventEmitter<FleetEvents> implements NodeDirectory {
     const node = this.#node(nodeId);
     await this.#withSecret(node);
     return await this.#keeper.attach(node, signal);
+  }
+  async reachable(nodeId: string, signal: AbortSignal): Promise<boolean> {
+    const node = this.#node(nodeId);
+    return await answersTcp(await this.#probeTarget(node), this.#env, this.#pool, signal);
   }
   onChange(listener: (nodeIds: readonly string[]) => void): () => void {
     const own = (ids: readonly string[]): void => listener(ids);

@@ -25,7 +25,10 @@ export interface LinkKeeperOptions {
 
 /** Nodes that are not up and are dialled at the same time: a fleet that is switched off leaves room for what is asked for by hand. */
 const VISITS = 32;
-/** What only a person can mend is tried again this seldom: a wrong password that is repeated locks accounts. */
+/**
+ * What only a person can mend is tried again this seldom: a wrong password that is repeated locks accounts. A node that was up let
+ * the console in before: one that boots refuses everybody for a while (pam_nologin), so it is dialled as usual.
+ */
 const NEEDS_A_PERSON: ReadonlySet<string> = new Set(["H202", "H203", "H204", "H205", "H206", "H211", "H212", "H213"]);
 const SELDOM_MS = 300_000;
 
@@ -86,7 +89,7 @@ export class LinkKeeper {
         if (signal.aborted) return;
         node.fail(error);
         this.options.changed(node);
-        await pause(NEEDS_A_PERSON.has(node.error?.code ?? "") ? SELDOM_MS : node.backoff.nextMs(), signal);
+        await pause(!node.record.up && NEEDS_A_PERSON.has(node.error?.code ?? "") ? SELDOM_MS : node.backoff.nextMs(), signal);
       }
     }
   }

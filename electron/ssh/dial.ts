@@ -92,6 +92,25 @@ async function openStream(to: Endpoint, through: Client | null, env: SshEnvironm
   });
 }
 
+/**
+ * Whether a new TCP connection to the target's SSH port is taken, through its hops: its kernel answers even while its programs
+ * are too busy to. Nothing is sent, and the connection is closed at once.
+ * @throws ConsoleError H104 when `signal` aborts
+ */
+export async function answersTcp(target: SshTarget, env: SshEnvironment, pool: HopPool, signal: AbortSignal): Promise<boolean> {
+  let hop: Dialled | null = null;
+  try {
+    hop = target.jump.length > 0 ? await pool.acquire(target.jump, hopAuth(target.auth), signal) : null;
+    (await openStream(target, hop?.client ?? null, env, signal)).destroy();
+    return true;
+  } catch (error) {
+    if (error instanceof ConsoleError && error.view.code === "H104") throw error;
+    return false;
+  } finally {
+    hop?.close();
+  }
+}
+
 /** Key exchange, verdict and authentication over an open stream. With `plan` null it ends at the verdict: nothing is offered. */
 function handshake(stream: Duplex, to: Endpoint, judge: HostKeyJudge, plan: AuthPlan | null, env: SshEnvironment, signal?: AbortSignal): Promise<{ client: Client; offered: KeyBlob }> {
   return new Promise((resolve, reject) => {

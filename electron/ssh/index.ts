@@ -1,5 +1,5 @@
 export { readKeyFile } from "./auth.js";
-export { dial, HopPool, probeHostKey, sshEnvironment, type ProbedKey, type SshEnvironment, type SshTarget } from "./dial.js";
+export { answersTcp, dial, HopPool, probeHostKey, sshEnvironment, type ProbedKey, type SshEnvironment, type SshTarget } from "./dial.js";
 export { endpointText, hostKeyName, parseJump, type Endpoint } from "./endpoint.js";
 export { hostKeyError, HostKeyJudge, MemoryTrustStore, strictVerifier, type TrustedKey, type TrustStore, type Verdict } from "./host_key.js";
 export { defaultKnownHostsFiles, readKnownHosts, type KnownHost } from "./known_hosts.js";

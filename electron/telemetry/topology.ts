@@ -34,6 +34,11 @@ export class Topology {
     this.#timer.unref();
   }
 
+  /** What was known last, without asking. */
+  get current(): TopologyView {
+    return this.#view;
+  }
+
   /** What the daemons know now. */
   get(signal?: AbortSignal): Promise<TopologyView> {
     this.#running ??= this.#read("routes.get", AbortSignal.timeout(CALL_TIMEOUT_MS)).finally(() => { this.#running = null; });

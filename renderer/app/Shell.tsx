@@ -1,6 +1,7 @@
 import { ActionIcon, Loader, Menu, Tooltip, UnstyledButton, useMantineColorScheme } from "@mantine/core";
 import { lazy, Suspense, useEffect, useRef } from "react";
 import { useTranslation } from "react-i18next";
+import IconAdjustments from "@tabler/icons-react/icons/IconAdjustments";
 import IconChartLine from "@tabler/icons-react/icons/IconChartLine";
 import IconCheck from "@tabler/icons-react/icons/IconCheck";
 import IconKeyboard from "@tabler/icons-react/icons/IconKeyboard";
@@ -34,9 +35,10 @@ import css from "./app.module.css";
 const TopologyPage = lazy(() => import("../topology/TopologyPage.js").then((m) => ({ default: m.TopologyPage })));
 const CollectivesPage = lazy(() => import("../collectives/CollectivesPage.js").then((m) => ({ default: m.CollectivesPage })));
 const DiagnosePage = lazy(() => import("../diagnose/DiagnosePage.js").then((m) => ({ default: m.DiagnosePage })));
+const SettingsPage = lazy(() => import("../settings/SettingsPage.js").then((m) => ({ default: m.SettingsPage })));
 
-const ICONS: Record<Page, Icon> = { nodes: IconServer2, topology: IconTopologyStar3, collectives: IconChartLine, diagnose: IconStethoscope };
-const VIEWS: Record<Page, React.ComponentType> = { nodes: NodesPage, topology: TopologyPage, collectives: CollectivesPage, diagnose: DiagnosePage };
+const ICONS: Record<Page, Icon> = { nodes: IconServer2, topology: IconTopologyStar3, collectives: IconChartLine, diagnose: IconStethoscope, settings: IconAdjustments };
+const VIEWS: Record<Page, React.ComponentType> = { nodes: NodesPage, topology: TopologyPage, collectives: CollectivesPage, diagnose: DiagnosePage, settings: SettingsPage };
 
 function Navigation() {
   const { t } = useTranslation();

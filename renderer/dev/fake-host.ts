@@ -1,6 +1,6 @@
 import {
-  BRING_UP_STEPS, Collective, ConsoleError, NodeInput, toErrorView,
-  type Carrier, type ClientMessage, type DiagnosisView, type HostMessage, type LinkView, type NodeView, type OperationView, type RunView, type StepView, type TelemetryTick,
+  BRING_UP_STEPS, Collective, ConsoleError, NodeInput, SettingName, toErrorView,
+  type Carrier, type ClientMessage, type DiagnosisView, type HostMessage, type LinkView, type NodeView, type NodeSettingsView, type OperationView, type RunView, type SettingChangeView, type SettingValue, type StepView, type TelemetryTick,
 } from "../../electron/contract/index.js";
 import { fakeDiagnosis } from "./fake-diagnosis.js";
 import { FAKE_MARK, fakeBigFleet, fakeFacts, fakeFingerprint, fakeFleet, fakeNode } from "./fake-data.js";
@@ -25,6 +25,8 @@ export class FakeHost implements Carrier {
   readonly runs = new Map<string, RunView>();
   readonly diagnoses = new Map<string, DiagnosisView>();
   readonly links: LinkView[] = [];
+  readonly settings = new Map<string, Partial<Record<SettingName, SettingValue>>>();
+  readonly settingLog: SettingChangeView[] = [];
   /** Every message that came, for tests. */
   readonly received: ClientMessage[] = [];
   readonly #messages = new Set<(message: HostMessage) => void>();
@@ -64,6 +66,13 @@ export class FakeHost implements Carrier {
       (result) => this.#deliver({ type: "result", id, result }),
       (thrown: unknown) => this.#deliver({ type: "error", id, error: toErrorView(thrown) }),
     );
+  }
+  #settings(nodeId: string): NodeSettingsView {
+    const of = <T>(value: (name: SettingName) => T) => Object.fromEntries(SettingName.options.map((name) => [name, value(name)])) as Record<SettingName, T>;
+    return {
+      nodeId, error: null, values: of((name) => this.settings.get(nodeId)?.[name] ?? null),
+      advice: of((name) => ({ value: name === "pipeline_depth" ? 8 : null, reason: name === "pipeline_depth" ? "depth_long" as const : "no_gpu" as const, text: "English.", params: { us: 31 } })),
+    };
   }
   onMessage(listener: (message: HostMessage) => void): () => void {
     this.#messages.add(listener);
@@ -137,6 +146,17 @@ export class FakeHost implements Carrier {
         return {};
       }
       case "topology.get": case "topology.probe": return { epoch: 4, links: this.links };
+      case "settings.get": return [...this.nodes.values()].filter((node) => node.phase === "up").map((node) => this.#settings(node.id));
+      case "settings.set":
+        for (const id of ids) {
+          const before = this.settings.get(id) ?? {};
+          for (const [setting, to] of Object.entries(params.changes as Record<string, SettingValue>)) {
+            this.settingLog.unshift({ atMs: this.#now(), nodeId: id, nodeName: this.nodes.get(id)?.name ?? id, setting: setting as SettingName, from: before[setting as SettingName] ?? null, to, by: "ops@console" });
+          }
+          this.settings.set(id, { ...before, ...(params.changes as object) });
+        }
+        return ids.map((id) => this.#settings(id));
+      case "settings.history": return this.settingLog;
       case "runs.algorithms": return Object.fromEntries(Collective.options.map((collective) => [collective, collective === "broadcast" ? ["auto", "binomial"] : ["auto", "ring"]]));
       case "runs.start": return this.#run(params);
       case "runs.stop": {

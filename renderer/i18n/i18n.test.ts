@@ -1,7 +1,7 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { BRING_UP_STEPS, Collective, HOST_ERRORS, HostKeyView, NodePhase, NodeView, OperationView, RunView, Severity, SourceView, StepState } from "../../electron/contract/index.js";
+import { AdviceReason, BRING_UP_STEPS, Collective, HOST_ERRORS, HostKeyView, NodePhase, NodeView, OperationView, RunView, SettingName, Severity, SourceView, StepState } from "../../electron/contract/index.js";
 import { PAGE_ERRORS } from "../client/page-error.js";
 import en from "./en.json";
 import { createI18n, englishErrors, initialLanguage } from "./index.js";
@@ -49,7 +49,8 @@ describe("texts", () => {
       authKinds: NodeView.shape.authKind.options, operations: OperationView.shape.kind.options, partStates: OperationView.shape.nodes.element.shape.state.options, stepStates: StepState.options,
       steps: BRING_UP_STEPS, ops: Collective.options, runStates: RunView.shape.state.options, rankStates: RunView.shape.ranks.element.shape.state.options, severities: Severity.options,
       sourceStates: SourceView.shape.state.options, risks: ["none", "restarts_service", "interrupts_jobs", "destructive"], linkStates: ["up", "down", "unknown"], colorSchemes: ["auto", "light", "dark"], ageUnits: ["s", "min", "h", "d"],
-      "form.problems": ["minSize", "maxSize", "order", "stepFactor", "iterations", "warmup", "timeout", "ranksPerNode", "ranks", "noNodes", "shmOneNode"],
+      "form.problems": ["minSize", "maxSize", "order", "stepFactor", "iterations", "warmup", "timeout", "ranksPerNode", "ranks", "noNodes", "shmOneNode", "root"],
+      "settings.names": [...SettingName.options, "encryption"], "settings.about": [...SettingName.options, "encryption"], "settings.reasons": AdviceReason.options,
       form: ["ranksPerNode", "stepFactor", "iterations", "warmup", "timeoutSeconds"], nodes: ["takeDown", "takeDownTitle", "takeDownText", "forget", "forgetTitle", "forgetText"],
     };
     for (const [prefix, list] of Object.entries(values)) for (const value of list) expect(known, `${prefix}.${value}`).toContain(`${prefix}.${value}`);

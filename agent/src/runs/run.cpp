@@ -104,7 +104,7 @@ void Run::start(ListenHandler on_listen)
 		ProcessSpec spec;
 		spec.path = settings_.perf_path;
 		spec.arguments = worker_arguments(request_, rank);
-		spec.environment = worker_environment(request_, settings_.rings_directory, settings_.control_file);
+		spec.environment = worker_environment(request_, settings_.rings_directory, settings_.control_file, settings_.environment());
 		spec.with_stdin = rank != 0;
 		spec.with_stderr = true;
 		auto worker = std::make_unique<Worker>();

@@ -27,6 +27,8 @@ struct WorkerSettings {
 	std::string perf_path;
 	std::string rings_directory;
 	std::string control_file;
+	/// Environment that the node's settings ask for; read at the start of each run.
+	std::function<std::map<std::string, std::string>()> environment = [] { return std::map<std::string, std::string>{}; };
 	std::chrono::milliseconds first_words{20'000}; ///< rank 0 must listen within it
 	std::chrono::milliseconds kill_after{3'000};   ///< from SIGTERM to SIGKILL
 	std::chrono::milliseconds failure_grace{2'000}; ///< for the others to tell what they saw when a rank has failed

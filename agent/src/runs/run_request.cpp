@@ -139,9 +139,10 @@ std::vector<std::string> worker_arguments(const RunRequest &request, int rank)
 }
 
 std::vector<std::string> worker_environment(const RunRequest &request, const std::string &rings_directory,
-					    const std::string &control_file)
+					    const std::string &control_file, const std::map<std::string, std::string> &settings)
 {
 	std::map<std::string, std::string> all = request.env;
+	all.insert(settings.begin(), settings.end());
 	all.try_emplace("STEPCCL_JOB_NAME", request.run_id);
 	all["STEPCCL_TELEMETRY_DIR"] = rings_directory;
 	all["STEPCCL_CONTROL_FILE"] = control_file;

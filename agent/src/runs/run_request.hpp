@@ -43,8 +43,8 @@ RunRequest parse_run_start(const nlohmann::json &params);
 /// The command line of one rank's `stepccl-perf`, without argv[0]. Holds no secret.
 std::vector<std::string> worker_arguments(const RunRequest &request, int rank);
 
-/// The whole environment of a worker.
+/// The whole environment of a worker. What the request asks for wins over the node's settings.
 std::vector<std::string> worker_environment(const RunRequest &request, const std::string &rings_directory,
-					    const std::string &control_file);
+					    const std::string &control_file, const std::map<std::string, std::string> &settings = {});
 
 } // namespace stepccl::agent

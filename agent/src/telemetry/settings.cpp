@@ -29,7 +29,7 @@ constexpr std::int64_t kTiB = kKiB * kKiB * kKiB * kKiB;
 
 constexpr std::array<Field, 10> kFields{{
 	{"pipeline_depth", false, 1, 256},
-	{"dma_concurrency", false, 1, 256},
+	{"dma_concurrency", false, 1, 8},
 	{"hbm_defrag", true, 0, 0},
 	{"hbm_defrag_interval_ms", false, 10, 3'600'000},
 	{"async_gd", true, 0, 0},
@@ -116,6 +116,25 @@ const json &Settings::set(const json &changes)
 	values_ = std::move(wanted);
 	page_.publish(page_values());
 	return values_;
+}
+
+std::map<std::string, std::string> Settings::worker_environment() const
+{
+	constexpr std::int64_t kDefaultPageBytes = std::int64_t{128} << 20;
+	std::map<std::string, std::string> out;
+	const auto set = [&](const char *field) { return !values_.at(field).is_null(); };
+	const auto on = [&](const char *field) { return values_.at(field) == true; };
+	if (set("dma_concurrency"))
+		out["STEPCCL_DMA_CONCURRENCY"] = std::to_string(values_.at("dma_concurrency").get<std::int64_t>());
+	if (set("async_gd"))
+		out["STEPCCL_USE_ASYNC_GD"] = on("async_gd") ? "1" : "0";
+	if (set("compression"))
+		out["STEPCCL_COMPRESSION"] = on("compression") ? "bf16" : "none";
+	if (set("paging")) {
+		const std::int64_t page = set("page_bytes") ? values_.at("page_bytes").get<std::int64_t>() : kDefaultPageBytes;
+		out["STEPCCL_PAGE_BYTES"] = std::to_string(on("paging") ? page : 0);
+	}
+	return out;
 }
 
 stepccl_control Settings::page_values() const

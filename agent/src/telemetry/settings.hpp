@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -19,6 +20,10 @@ public:
 
 	/// Every field; null where it is not set.
 	[[nodiscard]] const nlohmann::json &all() const noexcept { return values_; }
+
+	/// The settings that a rank reads from its environment alone, once, when it starts (native/README.md), as the
+	/// daemon gives them to the workers that it starts. What is not set is not there.
+	[[nodiscard]] std::map<std::string, std::string> worker_environment() const;
 
 	/// Changes the given fields (null unsets one), keeps and publishes them, and logs each with its old and
 	/// new value. All or nothing: throws RpcError (A101, A402) and changes nothing.
