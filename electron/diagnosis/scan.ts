@@ -293,7 +293,7 @@ export class Scan {
   #failureWords(record: LogRecord): void {
     const t = record.text;
     // The kernel's own wording has classes; a program's failure without one is what may point elsewhere.
-    if (t.length < 6 || record.tag === "kernel" || record.clock === "uptime" || record.clock === "relative" || !FAILURE.test(t) || NO_FAILURE.test(t)) return;
+    if (t.length < 6 || UNRELATED.test(record.tag ?? "") || record.tag === "kernel" || record.clock === "uptime" || record.clock === "relative" || !FAILURE.test(t) || NO_FAILURE.test(t)) return;
     this.unexplainedCount++;
     if (this.unexplained.length < 8) this.unexplained.push({ source: this.source, line: quoteLine(record.raw, 300), lineNumber: record.line });
   }
@@ -316,6 +316,8 @@ const SUPPRESSED_OWNER: Readonly<Record<string, readonly string[]>> = {
   create_mkey_warn: ["rdma.mkey_limit"], mlx5_poll_one: ["rdma.wc_flush", "rdma.wc_retry_exc"], amd_iommu_report_page_fault: ["iommu.amdvi_io_page_fault"],
   aer_print_error: ["pcie.aer_corrected", "pcie.aer_nonfatal"], pcie_print_tlp_log: ["pcie.aer_nonfatal"],
 };
+/** Services whose complaints say nothing of transfers. */
+const UNRELATED = /^(?:sshd|cron|crond|snapd|sudo|su|dbus|dbus-daemon|polkitd|networkmanager|systemd-resolved|systemd-logind|avahi-daemon|pulseaudio|pipewire|gdm\S{0,20}|gnome\S{0,40}|cupsd?|rsyslogd|dhclient|udisksd|packagekitd?|fwupd|colord|bluetoothd|wpa_supplicant|unattended-upgr\S{0,10}|postfix\S{0,20}|sssd\S{0,20}|pam_\S{0,20}|apt\S{0,20}|motd\S{0,20}|xdg\S{0,40}|tracker\S{0,30}|thermald|irqbalance|multipathd|smartd|ModemManager|accounts-daemon|named|nginx|apache2)$/i;
 const FAILURE = /\b(?:fatal|panic|exception|traceback|aborted|core dumped|segfault|NCCL WARN|UCX\s+ERROR|Call Trace|BUG:|kernel BUG|runtime ?error)\b|^\s{0,8}(?:\w{1,30}: ?)?ERROR\b|^Error\b/i;
 const NO_FAILURE = /non-?fatal|0 errors|no error|exceptions?: 0|fatal:? 0\b|exception handl|ncclInternalError\|/i;
 

@@ -18,7 +18,8 @@ export function normaliseDevice(name: string): string {
 }
 
 function normalForm(name: string): string {
-  const m = BDF.exec(name.trim());
+  // Some kernels print each part as a number of its own: 0x00:0x02.0.
+  const m = BDF.exec(name.trim().replace(/^0x([0-9a-f]{2}):0x([0-9a-f]{2}\.[0-7])$/i, "$1:$2"));
   if (!m) return name.trim();
   const domain = (m[1] ?? "0000").toLowerCase().replace(/^0+(?=[0-9a-f]{4})/, "").padStart(4, "0");
   const slot = `${domain}:${m[2]!.toLowerCase()}:${m[3]!.toLowerCase()}`;

@@ -89,6 +89,22 @@ const modules: Watcher = {
   },
 };
 
+/** A program that registers a GPU's buffer and gets EFAULT: nothing of the kernel answers for GPU memory. */
+const gpuBuffer: Watcher = {
+  id: "gpu_buffer",
+  triggers: ["gpu buffer", "cumemalloc", "couldn't allocate mr", "failed to create mr", "couldn't register gpu mr", "ibv_reg_mr(gpu)"],
+  line(scan, record, text) {
+    if (/GPU buffer|cuMemAlloc/i.test(text)) scan.state.set("gpu_buffer", true);
+    else if (!scan.state.has("gpu_mr")) scan.state.set("gpu_mr", { record, source: scan.source, sure: /GPU MR|\(gpu\)/i.test(text) });
+  },
+  end(scan) {
+    const failed = scan.state.get("gpu_mr") as (Seen & { sure: boolean }) | undefined;
+    if (!failed || (!failed.sure && scan.state.get("gpu_buffer") !== true)) return;
+    scan.raise("gpu.peermem_missing", { records: [failed] });
+    for (const g of scan.groupsOf("rdma.memlock_limit")) if (g.evidence.every((e) => /allocate MR|create mr/i.test(e.line))) scan.drop("rdma.memlock_limit");
+  },
+};
+
 /** Peer memory: what a module that failed to load means for GPUDirect. */
 const peermem: Watcher = {
   id: "peermem",
@@ -120,4 +136,4 @@ const units: Watcher = {
   },
 };
 
-export const hostWatchers: readonly Watcher[] = [df, meminfo, munge, modules, peermem, units];
+export const hostWatchers: readonly Watcher[] = [df, meminfo, munge, modules, gpuBuffer, peermem, units];

@@ -66,7 +66,7 @@ const KEYED = /^([A-Za-z][A-Za-z_ ]{1,24}?) ?[:=] ?(.{0,200})$/;
 /** ibstat, ibstatus, ibv_devinfo and opainfo: blocks of keys and values under a device and a port. */
 const keyed: Watcher = {
   id: "ports",
-  triggers: ["state", "rate:", " lid", "lid:", "link layer", "link_layer", "ca '", "hca_id", "infiniband device '", "port guid", "active_mtu", "port:", "port 1", "port 2", "ca type", "linkwidth", "active_width", "portstate", "speed :"],
+  triggers: ["port info: lid", "state", "rate:", " lid", "lid:", "link layer", "link_layer", "ca '", "hca_id", "infiniband device '", "port guid", "active_mtu", "port:", "port 1", "port 2", "ca type", "linkwidth", "active_width", "portstate", "speed :"],
   plainOnly: true,
   line(scan, record, raw) {
     const text = raw.trim();
@@ -77,6 +77,8 @@ const keyed: Watcher = {
     if ((m = /^Infiniband device '([^']{1,40})' port (\d+) status/i.exec(text))) { c.device = m[1]!; c.model = null; c.command = "ibstatus"; open(scan, record, m[1]!, Number(m[2]), "ibstatus"); return; }
     if ((m = /^([a-z]\w{2,30}):(\d) PortGID:/i.exec(text))) { c.device = m[1]!; c.command = "opainfo"; const p = open(scan, record, m[1]!, Number(m[2]), "opainfo"); if (p) p.layer = null; return; }
     if ((m = /^Port (\d{1,3}):$/i.exec(text)) || (m = /^port: ?(\d{1,3})$/i.exec(text))) { open(scan, record, c.device, Number(m[1]), c.command || "ibstat"); return; }
+    if ((m = /^# (?:Port info: )?.{0,20}\bLid (\d{1,5}) port (\d{1,3})/i.exec(text))) { const p = open(scan, record, `lid ${m[1]}`, Number(m[2]), "ibportstate"); if (p) p.layer = "infiniband"; return; }
+    if ((m = /^(Link|PhysLink)State:\.{1,60}(\w+)/.exec(text)) && c.port) { if (m[1] === "Link") { c.port.state = stateOf(m[2]!); c.port.seen = { record, source: scan.source }; } else c.port.phys = physOf(m[2]!); return; }
     if ((m = /^CA type: ?(\S{1,40})/.exec(text))) { c.model = m[1]!; return; }
     if (!(m = KEYED.exec(text)) || !c.port) return;
     const p = c.port;
@@ -177,6 +179,8 @@ function merge(ports: readonly Port[]): Port[] {
   return [...out.values()];
 }
 
+/** A subnet manager knows this InfiniBand port. */
+const addressed = (p: Port): boolean => p.layer === "infiniband" && p.lid !== null && !unassigned(p.lid) && p.smLid !== null && p.smLid > 0;
 const unassigned = (lid: number | null): boolean => lid === 0 || lid === 65535;
 
 function judgeHost(scan: Scan, ports: Port[]): void {
@@ -196,9 +200,11 @@ function judgeHost(scan: Scan, ports: Port[]): void {
         unused ??= p;
       } else if (p.phys === "polling" || p.phys === null) {
         if (alive.length === 0 && p.command !== "ibdev2netdev") scan.raise("link.down_polling", { ...options, checked: p.device === null ? [["The excerpt names no adapter.", "摘录中没有网卡名称。"]] as Text[] : [] });
+        else if (addressed(p)) scan.raise("link.down_polling", { ...options, checked: [["It still has the LID that a subnet manager gave it: it was in use.", "仍保留子网管理器分配的 LID：之前在使用。"]] });
         else if (active.length >= 7 && ports.length - active.length === 1 && p.model !== null) scan.raise("link.down_polling", { ...options, severity: "medium" });
         else unused ??= p;
-      } else unused ??= p;
+      } else if (p.phys === "linkup" && p.layer === "infiniband" && unassigned(p.lid)) scan.raise("link.vf_down_no_guid", options);
+      else unused ??= p;
       continue;
     }
     if (p.state === "init" && p.layer !== "ethernet" && p.phys !== "polling") {

@@ -10,6 +10,8 @@ interface Gid { device: string; index: number; gid: string; v4: string | null; t
 function expand(gid: string): string { return gid.toLowerCase(); }
 const isZero = (gid: string): boolean => /^[0:]+$/.test(gid);
 const isLinkLocal = (gid: string): boolean => /^fe80[:]/i.test(gid);
+/** On InfiniBand every GID begins with fe80 by default; one that was made of a MAC address has ff:fe in its middle. */
+const isEthernetLocal = (gid: string, ethernet: boolean): boolean => isLinkLocal(gid) && (ethernet || /:(?:[0-9a-f]{1,2})?ff:fe[0-9a-f]{2}:/i.test(gid));
 export function v4Of(gid: string): string | null {
   const dotted = /::ffff:(\d{1,3}(?:\.\d{1,3}){3})$/i.exec(gid);
   if (dotted) return dotted[1]!;
@@ -86,10 +88,12 @@ const gidJudge: Watcher = {
     if (crossRail(scan, used, rtr)) return;
     if (!failing) { missing(scan, table); return; }
     const right = used.some((u) => v4Of(u.local) !== null) || (index !== undefined && index.index > 0 && !table.some((g) => g.index === index.index && (isLinkLocal(g.gid) || isZero(g.gid))));
-    const linkLocalUsed = used.find((u) => (isLinkLocal(u.local) || isZero(u.local)) && (u.remote !== null || ethernet.length > 0) && portsOf(scan).every((p) => p.layer !== "infiniband"));
+    const linkLocalUsed = used.find((u) => (isEthernetLocal(u.local, portsOf(scan).some((p) => p.layer === "ethernet")) || isZero(u.local)) && (u.remote !== null || ethernet.length > 0) && portsOf(scan).every((p) => p.layer !== "infiniband"));
     const byIndex = table.filter((g) => g.index === 0 && isLinkLocal(g.gid) && table.some((o) => o.device === g.device && o.index > 0 && o.v4 !== null));
     const good = table.find((g) => g.v4 !== null && /v2/i.test(g.type ?? "v2"))?.index;
-    const strong = linkLocalUsed?.seen ?? (index?.index === 0 && (ethernet.length > 0 || byIndex.length > 0) ? index.seen : undefined) ?? (scan.state.get("gid_bytes_linklocal") as Seen | undefined);
+    // The index that was asked for holds a link-local address, and another one a routable address.
+    const chosen = index && table.find((g) => g.index === index.index && isLinkLocal(g.gid) && table.some((o) => o.device === g.device && o.v4 !== null)) ? index.seen : undefined;
+    const strong = chosen ?? linkLocalUsed?.seen ?? (index?.index === 0 && (ethernet.length > 0 || byIndex.length > 0) ? index.seen : undefined) ?? (scan.state.get("gid_bytes_linklocal") as Seen | undefined);
     const params = { index: good ?? 3, strong: strong ? 1 : undefined };
     if (strong && !right) scan.raise("roce.gid_wrong_index", { records: [strong], params });
     else if (byIndex.length > 0 && !right) scan.raise("roce.gid_wrong_index", { device: byIndex[0]!.device, records: byIndex.slice(0, 1).map((g) => g.seen), params, severity: rtr.length > 0 ? "medium" : "high" });
