@@ -289,7 +289,7 @@ STEPCCL_API stepccl_result_t stepccl_cuda_barrier(stepccl_cuda_t engine, stepccl
 STEPCCL_API stepccl_result_t stepccl_cuda_group_start(stepccl_cuda_t engine) STEPCCL_NOEXCEPT;
 STEPCCL_API stepccl_result_t stepccl_cuda_group_end(stepccl_cuda_t engine) STEPCCL_NOEXCEPT;
 
-typedef struct stepccl_cuda_receipt {
+typedef struct stepccl_cuda_receipt_info {
 	uint32_t size;       /* sizeof(stepccl_cuda_receipt_t) */
 	uint32_t path;       /* stepccl_cuda_path_t */
 	uint32_t blocks;     /* thread blocks; 0 on the copy engines */

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+// Operations of the copy engines alone: ready flags, copies, complete flags, all of it queued on streams.
+//
+// A flag lies in the memory of the GPU that waits for it, and the peer sets it to 1; the waiter puts it back to 0.
+// Because ready and complete take turns, a peer can't set a flag again before it was put back: its next "ready" comes
+// after it has seen this rank's "complete", which follows this rank's reset of "ready" in stream order; and likewise for
+// "complete". No sequence number is involved, so a captured graph may be replayed and mixed with eager calls.
+#include "cuda/engine.hpp"
+
+namespace stepccl::cuda {
+namespace {
+
+constexpr stepccl_phase_t kPhase = STEPCCL_PHASE_TRANSFER;
+
+CUstreamBatchMemOpParams write_value(CUdeviceptr address, std::uint32_t value, unsigned flags) {
+  CUstreamBatchMemOpParams op{};
+  op.writeValue.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32;
+  op.writeValue.address = address;
+  op.writeValue.value = value;
+  op.writeValue.flags = flags;
+  return op;
+}
+CUstreamBatchMemOpParams wait_value(CUdeviceptr address, std::uint32_t value) {
+  CUstreamBatchMemOpParams op{};
+  op.waitValue.operation = CU_STREAM_MEM_OP_WAIT_VALUE_32;
+  op.waitValue.address = address;
+  op.waitValue.value = value;
+  op.waitValue.flags = CU_STREAM_WAIT_VALUE_EQ;
+  return op;
+}
+
+}  // namespace
+
+Status Engine::synchronise(Flight& flight, CUstream stream, Phase phase) {
+  const Lane& lane = *flight.lane;
+  const auto word = reinterpret_cast<CUdeviceptr>(phase_words_ + flight.lane_index);
+  const auto slot = [&](std::uint32_t from) { return phase == Phase::kReady ? LaneLayout::ready(from) : LaneLayout::complete(from); };
+  std::vector<CUstreamBatchMemOpParams> ops;
+  for (std::uint32_t step = 1; step < world_; ++step) {
+    const std::uint32_t peer = (rank_ + step) % world_;
+    ops.push_back(write_value(lane.base[peer] + slot(rank_), 1, CU_STREAM_WRITE_VALUE_DEFAULT));
+  }
+  ops.push_back(write_value(word, phase == Phase::kReady ? 1 : 3, CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER));
+  for (std::uint32_t step = 1; step < world_; ++step) ops.push_back(wait_value(lane.local + slot((rank_ + step) % world_), 1));
+  for (std::uint32_t step = 1; step < world_; ++step) ops.push_back(write_value(lane.local + slot((rank_ + step) % world_), 0, CU_STREAM_WRITE_VALUE_DEFAULT));
+  ops.push_back(write_value(word, phase == Phase::kReady ? 2 : 0, CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER));
+  STEPCCL_CU(*driver_, kPhase, cuStreamBatchMemOp_v2, stream, static_cast<unsigned>(ops.size()), ops.data(), 0);
+  return {};
+}
+
+bool Engine::copies_possible(const Operation& operation) const {
+  if (world_ < 2 || operation.pairwise() || !stream_memory_ops_) return false;
+  const std::uint64_t bytes = operation.bytes();
+  if (bytes == 0) return false;
+  switch (operation.kind) {
+    case STEPCCL_ALL_GATHER:
+    case STEPCCL_ALL_TO_ALL: return window_of(operation.recv, bytes * world_) != nullptr;
+    case STEPCCL_BROADCAST:
+    case STEPCCL_SCATTER: return window_of(operation.recv, bytes) != nullptr;
+    case STEPCCL_GATHER: return window_of(operation.send, bytes) != nullptr;
+    default: return false;
+  }
+}
+
+Status Engine::launch_copies(Flight& flight, const Operation& operation) {
+  const std::uint64_t bytes = operation.bytes();
+  const auto send = reinterpret_cast<CUdeviceptr>(operation.send);
+  const auto recv = reinterpret_cast<CUdeviceptr>(operation.recv);
+  std::vector<Copy> copies;
+  const auto local = [&](CUdeviceptr to, CUdeviceptr from) {
+    if (to != from) copies.push_back({to, from, bytes, true});
+  };
+  // Each begins with another peer, so that no GPU is everyone's first.
+  for (std::uint32_t step = 1; step < world_; ++step) {
+    const std::uint32_t peer = (rank_ + step) % world_;
+    const auto there = [&](CUdeviceptr pointer, const void* inside) { return at_peer(*window_of(inside, 1), rank_, pointer, peer); };
+    switch (operation.kind) {
+      case STEPCCL_ALL_GATHER: copies.push_back({there(recv, operation.recv) + rank_ * bytes, send, bytes}); break;
+      case STEPCCL_ALL_TO_ALL: copies.push_back({there(recv, operation.recv) + rank_ * bytes, send + peer * bytes, bytes}); break;
+      case STEPCCL_BROADCAST:
+        if (rank_ == operation.root) copies.push_back({there(recv, operation.recv), send, bytes});
+        break;
+      case STEPCCL_SCATTER:
+        if (rank_ == operation.root) copies.push_back({there(recv, operation.recv), send + peer * bytes, bytes});
+        break;
+      default:  // gather: the root pulls, as the others needn't know its buffer
+        if (rank_ == operation.root) copies.push_back({recv + peer * bytes, there(send, operation.send), bytes});
+        break;
+    }
+  }
+  switch (operation.kind) {
+    case STEPCCL_ALL_GATHER: local(recv + rank_ * bytes, send); break;
+    case STEPCCL_ALL_TO_ALL: local(recv + rank_ * bytes, send + rank_ * bytes); break;
+    case STEPCCL_BROADCAST:
+      if (rank_ == operation.root) local(recv, send);
+      break;
+    case STEPCCL_SCATTER:
+      if (rank_ == operation.root) local(recv, send + rank_ * bytes);
+      break;
+    default:
+      if (rank_ == operation.root) local(recv + rank_ * bytes, send);
+      break;
+  }
+  return run_copies(flight, copies);
+}
+
+Status Engine::run_copies(Flight& flight, const std::vector<Copy>& copies) {
+  // Local copies need no peer: they begin at once, on a stream of their own.
+  bool forked = false;
+  const auto fork = [&](std::uint32_t side) -> Status {
+    STEPCCL_CU(*driver_, kPhase, cuEventRecord, fork_, flight.stream);
+    STEPCCL_CU(*driver_, kPhase, cuStreamWaitEvent, side_streams_[side], fork_, 0);
+    return {};
+  };
+  std::uint32_t used = 0;  // sides to join, by bit
+  for (const Copy& copy : copies) {
+    if (!copy.local) continue;
+    if (!forked) {
+      if (Status status = fork(0); !status.ok()) return status;
+    }
+    forked = true;
+    used |= 1u;
+    STEPCCL_CU(*driver_, kPhase, cuMemcpyAsync, copy.to, copy.from, copy.bytes, side_streams_[0]);
+  }
+  if (Status status = synchronise(flight, flight.stream, Phase::kReady); !status.ok()) return status;
+  std::uint32_t next = 0;
+  for (const Copy& copy : copies) {
+    if (copy.local) continue;
+    const std::uint32_t turn = next++ % config_.dma_concurrency;
+    CUstream stream = flight.stream;
+    if (turn != 0) {
+      if ((used >> turn & 1u) == 0) {
+        if (Status status = fork(turn); !status.ok()) return status;
+      }
+      used |= 1u << turn;
+      stream = side_streams_[turn];
+    }
+    STEPCCL_CU(*driver_, kPhase, cuMemcpyAsync, copy.to, copy.from, copy.bytes, stream);
+    flight.ticket->link_bytes += copy.bytes;
+  }
+  flight.ticket->copies = static_cast<std::uint32_t>(copies.size());
+  for (std::uint32_t side = 0; side < side_streams_.size(); ++side) {
+    if ((used >> side & 1u) == 0) continue;
+    STEPCCL_CU(*driver_, kPhase, cuEventRecord, side_events_[side], side_streams_[side]);
+    STEPCCL_CU(*driver_, kPhase, cuStreamWaitEvent, flight.stream, side_events_[side], 0);
+  }
+  return synchronise(flight, flight.stream, Phase::kComplete);
+}
+
+}  // namespace stepccl::cuda

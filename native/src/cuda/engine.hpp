@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+// One rank's GPU in a communicator: its pool, its lanes, and what is queued on its streams.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "cuda/arena.hpp"
+#include "cuda/kernels.hpp"
+#include "cuda/layout.hpp"
+#include "cuda/ledger.hpp"
+#include "cuda/mesh.hpp"
+#include "cuda/operation.hpp"
+#include "memory/pool_map.hpp"
+#include "stepccl/cuda.h"
+
+namespace stepccl::cuda {
+
+// stepccl_cuda_config_t with its defaults and the environment applied.
+struct Config {
+  int device = -1;
+  std::uint32_t timeout_ms = 30'000;
+  std::uint32_t sm_budget = 0;
+  std::uint32_t graph_lanes = 4;
+  std::uint32_t dma_concurrency = 1;
+  std::uint32_t pipeline_depth = 4;
+  bool async_gd = true;
+  std::uint64_t pool_bytes = 0;
+  double hbm_cache_ratio = 0.1;
+  Thresholds thresholds;
+
+  [[nodiscard]] static Expected<Config> resolve(const stepccl_cuda_config_t* config, std::uint32_t world);
+};
+
+// Memory that the peers see, at each rank's own address.
+struct Window {
+  std::uint64_t id = 0;
+  std::uint64_t bytes = 0;
+  bool pooled = false;  // of mem_alloc; otherwise registered
+  std::array<CUdeviceptr, kMaxRanks> base{};
+  std::array<std::uint64_t, kMaxRanks> mapped_offset{};  // registered: of base in what CUDA IPC opened
+};
+
+class Engine {
+ public:
+  [[nodiscard]] static Expected<std::unique_ptr<Engine>> attach(stepccl_comm_t comm, const stepccl_cuda_config_t* config);
+  // Waits for what is queued, within the timeout, and lets everything go.
+  ~Engine();
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  [[nodiscard]] Status run(Operation operation, CUstream stream, stepccl_cuda_call_t* call);
+  [[nodiscard]] Status group_start();
+  [[nodiscard]] Status group_end();
+
+  [[nodiscard]] Status mem_alloc(void** pointer, std::size_t bytes);
+  [[nodiscard]] Status mem_free(void* pointer);
+  [[nodiscard]] Status register_memory(void* pointer, std::size_t bytes);
+  [[nodiscard]] Status deregister(void* pointer);
+  [[nodiscard]] Status pool_query(stepccl_cuda_pool_info_t& info);
+  [[nodiscard]] Status set_defrag(std::uint32_t interval_ms);
+  [[nodiscard]] Status defrag_now(std::uint64_t* released_bytes);
+  [[nodiscard]] Status set_paging(std::uint64_t page_bytes, std::uint32_t prefetch_depth);
+  [[nodiscard]] Status set_pipeline_depth(std::uint32_t depth);
+  [[nodiscard]] Status set_sm_budget(std::uint32_t blocks);
+  [[nodiscard]] Status receipt(std::uint64_t ticket, stepccl_cuda_receipt_t& receipt);
+  [[nodiscard]] Status wait_page(std::uint64_t ticket, std::uint64_t page, CUstream stream, bool on_host);
+
+  // Any thread, never blocking.
+  void abort();
+  void query(stepccl_cuda_info_t& info);
+  [[nodiscard]] std::optional<Error> failure() const;
+  void set_last_error(const Error& error);
+  [[nodiscard]] std::optional<Error> last_error() const;
+  [[nodiscard]] std::uint32_t rank() const noexcept { return rank_; }
+
+ private:
+  // Flags and staging that one stream of operations uses at a time. Lane 0 is for eager calls.
+  struct Lane {
+    CUdeviceptr local = 0;
+    std::array<CUdeviceptr, kMaxRanks> base{};  // of each rank's lane, as this rank sees it
+    CUevent done = nullptr;       // after the last operation
+    bool used = false;            // done has been recorded (in this capture)
+    CUstream last_stream = nullptr;
+    cuuint64_t capture = 0;
+  };
+  struct Ticket {
+    std::uint64_t number = 0;
+    stepccl_cuda_path_t path = STEPCCL_CUDA_PATH_AUTO;
+    std::uint32_t blocks = 0;
+    std::uint32_t copies = 0;
+    std::uint64_t link_bytes = 0;
+    std::uint64_t pages = 0;       // paged: how many
+    std::uint64_t page_base = 0;   // paged: value of the page counter before
+    bool captured = false;
+  };
+  static constexpr std::uint32_t kTickets = 1024;
+  struct LaneOwners;  // shared with graphs, which outlive the engine sometimes
+
+  // What one call runs with.
+  struct Flight {
+    CUstream stream = nullptr;
+    Lane* lane = nullptr;
+    std::uint32_t lane_index = 0;
+    bool capturing = false;
+    std::uint32_t budget = 0;
+    Ticket* ticket = nullptr;
+  };
+
+  Engine(stepccl_comm_t comm, std::uint32_t rank, std::uint32_t world, Config config) : comm_(comm), rank_(rank), world_(world), config_(std::move(config)) {}
+
+  // attach.cpp
+  [[nodiscard]] Status start();
+  [[nodiscard]] Status choose_device();
+  [[nodiscard]] Status check_peers();
+  [[nodiscard]] Status make_pool();
+  [[nodiscard]] Status make_lanes();
+  [[nodiscard]] Status make_streams();
+  [[nodiscard]] Expected<std::vector<std::vector<std::byte>>> share_over_comm(std::span<const std::byte> mine);
+
+  // pool.cpp
+  // What the ranks tell each other in one step, all of the same kind; a rank that is in another call is a mismatch.
+  [[nodiscard]] Expected<std::vector<Contribution>> agree(const char* what, std::span<const std::byte> mine, std::span<const int> descriptors = {});
+  [[nodiscard]] Expected<Window> allocate_window(std::uint64_t bytes);
+  [[nodiscard]] Status settle_streams();
+  [[nodiscard]] const Window* window_of(const void* pointer, std::uint64_t bytes) const;
+  [[nodiscard]] const Window* window_of(CUdeviceptr pointer, std::uint64_t bytes) const;
+  // Where a pointer inside a window is at `peer`, as this rank sees it.
+  [[nodiscard]] static CUdeviceptr at_peer(const Window& window, std::uint32_t rank, CUdeviceptr pointer, std::uint32_t peer) {
+    return window.base[peer] + (pointer - window.base[rank]);
+  }
+
+  // run.cpp
+  [[nodiscard]] Status check_pointers(const Operation& operation, bool& host_memory) const;
+  [[nodiscard]] Status execute(Operation& operation, CUstream stream, stepccl_cuda_call_t* call);
+  [[nodiscard]] Status enter(Flight& flight, CUstream stream, Operation& operation);
+  [[nodiscard]] Status leave(Flight& flight);
+  [[nodiscard]] Status lane_for(cuuint64_t capture, CUgraph graph, Flight& flight);
+  [[nodiscard]] Status dispatch(Flight& flight, Operation& operation, stepccl_cuda_path_t path, bool host_memory);
+  [[nodiscard]] Status gate(Flight& flight, bool entering);
+  [[nodiscard]] Expected<stepccl_cuda_path_t> choose_path(const Operation& operation, std::uint32_t wanted, const Flight& flight) const;
+  Ticket& new_ticket();
+
+  // exchange.cpp: kernels through lanes
+  [[nodiscard]] Status launch_exchange(Flight& flight, const Operation& operation, bool flagged);
+  [[nodiscard]] Status launch_messages(Flight& flight, const Messages& messages, bool flagged);
+  // direct.cpp: kernels on windows
+  [[nodiscard]] bool direct_possible(const Operation& operation, bool bulk) const;
+  [[nodiscard]] Status launch_direct(Flight& flight, const Operation& operation, bool bulk);
+  void fill_common(Common& common, const Flight& flight, const Operation& operation) const;
+  [[nodiscard]] Status launch(Flight& flight, CUfunction kernel, std::uint32_t blocks, std::uint32_t threads, std::uint32_t shared_bytes, void* args);
+  // copies.cpp: copy engines
+  [[nodiscard]] bool copies_possible(const Operation& operation) const;
+  [[nodiscard]] Status launch_copies(Flight& flight, const Operation& operation);
+  enum class Phase { kReady, kComplete };
+  [[nodiscard]] Status synchronise(Flight& flight, CUstream stream, Phase phase);
+  struct Copy {
+    CUdeviceptr to = 0;
+    CUdeviceptr from = 0;
+    std::uint64_t bytes = 0;
+    bool local = false;
+  };
+  [[nodiscard]] Status run_copies(Flight& flight, const std::vector<Copy>& copies);
+  // paging.cpp
+  [[nodiscard]] Status run_paged(Flight& flight, const Operation& operation, bool host_memory);
+  // watch.cpp
+  void watch();
+  void fail(Error error);
+  [[nodiscard]] Error communicator_error(stepccl_result_t code) const;
+  void release_waiters();
+  // defrag.cpp
+  void defrag_loop();
+  [[nodiscard]] Expected<std::uint64_t> defrag_epoch(std::uint32_t lock_ms);
+  [[nodiscard]] Expected<bool> quiesce();
+  [[nodiscard]] Status set_gate(std::uint32_t closed);
+  [[nodiscard]] Status compact(memory::Compaction& plan);
+
+  const stepccl_comm_t comm_;
+  const std::uint32_t rank_;
+  const std::uint32_t world_;
+  Config config_;
+  const Driver* driver_ = nullptr;
+  CUdevice device_ = 0;
+  CUcontext context_ = nullptr;
+  std::array<char, 48> uuid_{};
+  int multiprocessors_ = 0;
+  bool hopper_ = false;        // bulk kernels
+  std::uint32_t shared_limit_ = 0;
+  bool stream_memory_ops_ = false;
+  std::string async_reason_;
+  Mesh calls_;                 // for calls that all ranks make
+  Mesh epochs_;                // for the background
+  Kernels kernels_;
+  std::unique_ptr<Arena> arena_;
+  std::unique_ptr<memory::PoolMap> pool_;
+  std::uint64_t staging_bytes_ = 0;
+  std::uint64_t attach_used_bytes_ = 0;
+  std::uint64_t pool_bytes_at_attach_ = 0;
+  LaneLayout layout_{};
+  std::vector<Lane> lanes_;
+  std::shared_ptr<LaneOwners> owners_;
+  std::atomic<std::uint32_t> shared_lanes_{0};
+  std::map<CUdeviceptr, Window> windows_;
+  std::uint64_t next_window_ = 1;
+  Ledger ledger_;
+
+  CUstream null_stream_ = nullptr;    // stands in for the legacy default stream
+  CUevent null_event_ = nullptr;
+  std::vector<CUstream> side_streams_;
+  std::vector<CUevent> side_events_;
+  CUevent fork_ = nullptr;
+  CUstream watch_stream_ = nullptr;
+  CUdeviceptr words_ = 0;              // device memory: gate, active
+  CUdeviceptr receipts_ = 0;           // device memory: ReceiptSlot[kTickets]
+  DeviceStatus* status_ = nullptr;     // pinned host memory
+  std::uint32_t* phase_words_ = nullptr;  // pinned: by lane, what a copy-engine operation is waiting for
+  std::uint32_t* ones_ = nullptr;      // pinned: 1, 1, 1, ...
+  std::uint64_t* page_word_ = nullptr; // pinned: pages done, in all
+
+  std::array<Ticket, kTickets> tickets_;
+  std::uint64_t next_ticket_ = 1;
+  std::atomic<std::uint64_t> operations_{0};
+  std::atomic<std::uint32_t> last_path_{0};
+  std::atomic<std::uint32_t> last_blocks_{0};
+
+  // Paging
+  std::uint64_t page_bytes_ = 0;
+  std::uint32_t prefetch_depth_ = 0;
+  std::optional<Window> page_window_;
+  std::array<CUevent, 32> page_events_{};
+  std::uint64_t pages_queued_ = 0;
+
+  // Defragmentation
+  std::thread defrag_thread_;
+  std::atomic<std::uint32_t> defrag_interval_ms_{0};
+  std::atomic<bool> gated_{false};     // graphs captured from now on pass the gate
+  std::atomic<bool> ungated_graphs_{false};
+  std::uint64_t defrag_epochs_ = 0;
+  std::uint64_t defrag_moved_bytes_ = 0;
+  std::uint64_t defrag_released_bytes_ = 0;
+  std::uint32_t last_before_permille_ = 0;
+  std::uint32_t last_after_permille_ = 0;
+  std::uint64_t last_epoch_us_ = 0;
+
+  std::timed_mutex mutex_;             // one call at a time
+  struct Held {
+    Operation operation;
+    CUstream stream = nullptr;
+  };
+  std::uint32_t group_depth_ = 0;
+  std::vector<Held> group_;
+
+  std::thread watcher_;
+  std::atomic<bool> stopping_{false};
+  std::atomic<bool> failed_{false};
+  std::atomic<bool> stop_defrag_{false};
+  mutable std::mutex error_mutex_;
+  std::optional<Error> failure_;
+  std::optional<Error> last_error_;
+};
+
+}  // namespace stepccl::cuda

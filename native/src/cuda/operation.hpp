@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// One call, as data, and how it is cut into messages between pairs of ranks. No device needed.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "core/error.hpp"
+#include "cuda/layout.hpp"
+#include "stepccl/cuda.h"
+
+namespace stepccl::cuda {
+
+struct Operation {
+  stepccl_collective_t kind = STEPCCL_BARRIER;
+  bool varying = false;  // all_to_all_v
+  const unsigned char* send = nullptr;
+  unsigned char* recv = nullptr;
+  std::uint64_t count = 0;
+  stepccl_datatype_t datatype = STEPCCL_UINT8;
+  stepccl_redop_t redop = STEPCCL_SUM;
+  std::uint32_t root = 0;
+  // By peer, in bytes; all_to_all_v and send/recv.
+  std::array<const unsigned char*, kMaxRanks> send_to{};
+  std::array<std::uint64_t, kMaxRanks> send_bytes{};
+  std::array<unsigned char*, kMaxRanks> recv_from{};
+  std::array<std::uint64_t, kMaxRanks> recv_bytes{};
+  std::uint32_t involved = 0;  // send/recv: bit by peer
+
+  [[nodiscard]] std::uint64_t element() const noexcept { return stepccl_datatype_bytes(datatype); }
+  [[nodiscard]] std::uint64_t bytes() const noexcept { return count * element(); }  // of `count`
+  [[nodiscard]] bool reduces() const noexcept { return kind == STEPCCL_ALL_REDUCE || kind == STEPCCL_REDUCE_SCATTER || kind == STEPCCL_REDUCE; }
+  [[nodiscard]] bool pairwise() const noexcept { return kind == STEPCCL_SEND_RECV || varying; }
+  // Bytes read at `send` and written at `recv` by `rank` of `ranks`.
+  [[nodiscard]] std::uint64_t send_span(std::uint32_t rank, std::uint32_t ranks) const noexcept;
+  [[nodiscard]] std::uint64_t recv_span(std::uint32_t rank, std::uint32_t ranks) const noexcept;
+  // The largest message between two ranks: what the choice of a path goes by. The same on every rank for collectives.
+  [[nodiscard]] std::uint64_t message_bytes(std::uint32_t ranks) const noexcept;
+
+  // INVALID_ARGUMENT for what can be seen without a device.
+  [[nodiscard]] Status check(std::uint32_t rank, std::uint32_t ranks) const;
+};
+
+// One launch of an exchange kernel.
+struct Messages {
+  bool reduce = false;
+  std::array<const unsigned char*, kMaxRanks> send{};
+  std::array<std::uint64_t, kMaxRanks> send_bytes{};
+  std::array<unsigned char*, kMaxRanks> recv{};
+  std::array<std::uint64_t, kMaxRanks> recv_bytes{};
+  std::array<bool, kMaxRanks> paired{};  // whether anything passes between this rank and the peer, if only a flag
+  const unsigned char* own = nullptr;
+  unsigned char* own_out = nullptr;
+  std::uint64_t own_bytes = 0;
+  const Operation* operation = nullptr;
+};
+
+// The launches, one after another, that carry an operation out. one_shot_bytes: up to which size every rank sends all of
+// an all_reduce to every other instead of a share to each.
+[[nodiscard]] std::vector<Messages> messages_of(const Operation& operation, std::uint32_t rank, std::uint32_t ranks, std::uint64_t one_shot_bytes);
+
+// The part of an array of `bytes` that a rank reduces: begin and length, begin a multiple of 128.
+struct Share {
+  std::uint64_t begin = 0;
+  std::uint64_t bytes = 0;
+};
+[[nodiscard]] Share share_of(std::uint64_t bytes, std::uint32_t rank, std::uint32_t ranks) noexcept;
+
+// Up to which message size a path is taken, and how many blocks a kernel gets; measured on the machine at hand.
+struct Thresholds {
+  std::uint64_t flagged_bytes = 128u << 10;
+  std::uint64_t one_shot_bytes = 256u << 10;  // with more than two ranks
+  std::uint64_t staged_reduce_bytes = 1u << 20;  // above: direct or bulk, where the buffers are windows
+  std::uint64_t staged_copy_bytes = 1u << 20;    // above: copy engines, where the buffers are windows
+  std::uint32_t flagged_block_bytes = 4u << 10;  // one more block for each
+  std::uint32_t staged_block_bytes = 16u << 10;
+  std::uint32_t bulk_blocks = 8;
+  std::uint32_t direct_blocks = 24;
+
+  // JSON object with any of the members above. INVALID_CONFIGURATION names what is wrong.
+  [[nodiscard]] static Expected<Thresholds> parse(const std::string& json);
+};
+
+[[nodiscard]] std::uint32_t flagged_blocks(std::uint64_t bytes, std::uint32_t budget, const Thresholds& thresholds) noexcept;
+[[nodiscard]] std::uint32_t staged_blocks(std::uint64_t bytes, std::uint32_t budget, const Thresholds& thresholds) noexcept;
+
+}  // namespace stepccl::cuda

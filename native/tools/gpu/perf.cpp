@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: Apache-2.0
+// Times operations on the GPUs of this host, with the columns of nccl-tests, multiprocessor time and memory held.
+//   stepccl-gpu-perf [-n GPUS] [-o OPERATION,...] [-t TYPE] [-b BYTES] [-e BYTES] [-f FACTOR] [-i ITERATIONS] [-m eager,graph]
+//                    [-p PATH,...] [-B BLOCKS,...] [-k window|plain] [-c 0|1] [-d COPIES_AT_ONCE] [-T SECONDS] [-j FILE]
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "core/clock.hpp"
+#include "gpu/expected.hpp"
+
+using namespace gpu;
+
+namespace {
+
+constexpr const char* kPaths[] = {"auto", "flagged", "staged", "direct", "bulk", "copy_engine", "paged"};
+constexpr const char* kOperations[] = {"all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "scatter", "gather", "all_to_all", "send_recv", "barrier"};
+
+struct Options {
+  std::uint32_t world = 2;
+  std::vector<stepccl_collective_t> kinds = {STEPCCL_ALL_REDUCE};
+  stepccl_datatype_t type = STEPCCL_BFLOAT16;
+  std::uint64_t begin = 8;
+  std::uint64_t end = 1ull << 30;
+  std::uint64_t factor = 4;
+  std::uint32_t iterations = 0;
+  std::vector<bool> graph = {false, true};
+  std::vector<std::uint32_t> paths = {0};
+  std::vector<std::uint32_t> blocks = {0};
+  bool window = true;
+  bool check = true;
+  std::uint32_t copies_at_once = 0;
+  std::uint32_t timeout_s = 300;
+  std::string json;
+};
+
+std::uint64_t bytes_of(const char* text) {
+  char* end = nullptr;
+  std::uint64_t value = std::strtoull(text, &end, 10);
+  for (const char* unit = "KMG"; *unit != '\0'; ++unit) {
+    if (*end == *unit) return value << (10 * (unit - "KMG" + 1));
+  }
+  return value;
+}
+
+std::vector<std::string> list(const char* text) {
+  std::vector<std::string> items;
+  std::string item;
+  for (; *text != '\0'; ++text) {
+    if (*text == ',') items.push_back(std::move(item)), item.clear();
+    else item += *text;
+  }
+  items.push_back(item);
+  return items;
+}
+
+template <std::size_t N>
+std::uint32_t index_of(const char* const (&names)[N], const std::string& name) {
+  for (std::uint32_t i = 0; i < N; ++i) {
+    if (name == names[i]) return i;
+  }
+  std::fprintf(stderr, "stepccl-gpu-perf: \"%s\" is not known\n", name.c_str());
+  std::exit(2);
+}
+
+Options parse(int argc, char** argv) {
+  Options options;
+  for (int i = 1; i + 1 < argc; i += 2) {
+    const char* value = argv[i + 1];
+    switch (argv[i][1]) {
+      case 'n': options.world = static_cast<std::uint32_t>(std::atoi(value)); break;
+      case 'o':
+        options.kinds.clear();
+        for (const auto& name : list(value)) options.kinds.push_back(static_cast<stepccl_collective_t>(index_of(kOperations, name)));
+        break;
+      case 't':
+        for (int type = 0; type < STEPCCL_DATATYPE_COUNT; ++type) {
+          if (std::strcmp(value, stepccl_datatype_name(static_cast<stepccl_datatype_t>(type))) == 0) options.type = static_cast<stepccl_datatype_t>(type);
+        }
+        break;
+      case 'b': options.begin = bytes_of(value); break;
+      case 'e': options.end = bytes_of(value); break;
+      case 'f': options.factor = bytes_of(value); break;
+      case 'i': options.iterations = static_cast<std::uint32_t>(std::atoi(value)); break;
+      case 'm':
+        options.graph.clear();
+        for (const auto& name : list(value)) options.graph.push_back(name == "graph");
+        break;
+      case 'p':
+        options.paths.clear();
+        for (const auto& name : list(value)) options.paths.push_back(index_of(kPaths, name));
+        break;
+      case 'B':
+        options.blocks.clear();
+        for (const auto& name : list(value)) options.blocks.push_back(static_cast<std::uint32_t>(std::atoi(name.c_str())));
+        break;
+      case 'k': options.window = std::strcmp(value, "plain") != 0; break;
+      case 'c': options.check = std::atoi(value) != 0; break;
+      case 'd': options.copies_at_once = static_cast<std::uint32_t>(std::atoi(value)); break;
+      case 'T': options.timeout_s = static_cast<std::uint32_t>(std::atoi(value)); break;
+      case 'j': options.json = value; break;
+      default: std::fprintf(stderr, "stepccl-gpu-perf: unknown option %s\n", argv[i]); std::exit(2);
+    }
+  }
+  return options;
+}
+
+double busbw_factor(stepccl_collective_t kind, double n) {
+  switch (kind) {
+    case STEPCCL_ALL_REDUCE: return 2 * (n - 1) / n;
+    case STEPCCL_BROADCAST:
+    case STEPCCL_REDUCE: return 1;
+    default: return (n - 1) / n;
+  }
+}
+
+// Whether size counts all ranks' blocks together, as nccl-tests does.
+bool counts_all(stepccl_collective_t kind) { return kind != STEPCCL_ALL_REDUCE && kind != STEPCCL_BROADCAST && kind != STEPCCL_REDUCE; }
+
+struct GraphCalls {
+  CUresult (*begin)(CUstream, CUstreamCaptureMode) = nullptr;
+  CUresult (*end)(CUstream, CUgraph*) = nullptr;
+  CUresult (*instantiate)(CUgraphExec*, CUgraph, unsigned long long) = nullptr;
+  CUresult (*launch)(CUgraphExec, CUstream) = nullptr;
+  CUresult (*destroy)(CUgraph) = nullptr;
+  CUresult (*destroy_exec)(CUgraphExec) = nullptr;
+
+  GraphCalls() {
+    void* library = ::dlopen("libcuda.so.1", RTLD_NOW);
+    const auto find = [&](auto& to, const char* name) { to = reinterpret_cast<std::remove_reference_t<decltype(to)>>(::dlsym(library, name)); };
+    find(begin, "cuStreamBeginCapture_v2");
+    find(end, "cuStreamEndCapture");
+    find(instantiate, "cuGraphInstantiateWithFlags");
+    find(launch, "cuGraphLaunch");
+    find(destroy, "cuGraphDestroy");
+    find(destroy_exec, "cuGraphExecDestroy");
+  }
+};
+
+void time_all(Rank& self, const Options& options) {
+  const GraphCalls calls;
+  FILE* json = self.rank == 0 && !options.json.empty() ? std::fopen(options.json.c_str(), "a") : nullptr;
+  const std::uint64_t space = options.end + 4096;
+  std::size_t free_before = 0, free_after = 0, total = 0;
+  self.cu(self.driver->cuMemGetInfo_v2(&free_before, &total), "cuMemGetInfo");
+  const CUdeviceptr send = options.window ? self.window(space) : self.plain(space);
+  const CUdeviceptr recv = options.window ? self.window(space) : self.plain(space);
+  stepccl_cuda_pool_info_t pool{};
+  pool.size = sizeof pool;
+  self.ok(stepccl_cuda_pool_query(self.engine, &pool), "pool_query");
+  const std::uint64_t held = pool.device_used_by_engine_bytes - (options.window ? 2 * space : 0);
+  if (self.rank == 0) {
+    std::printf("# memory that the engine holds beside the buffers: %.1f MB (staging %.1f MB)\n", static_cast<double>(held) / 1e6, static_cast<double>(pool.staging_bytes) / 1e6);
+    std::printf("# %-14s %12s %12s %8s %7s %-12s %6s %9s %8s %8s %9s %6s\n", "operation", "size", "count", "type", "mode", "path", "blocks", "time(us)", "algbw", "busbw", "sm(us)", "wrong");
+  }
+  for (const auto kind : options.kinds) {
+    for (const bool graph : options.graph) {
+      for (const std::uint32_t path : options.paths) {
+        for (const std::uint32_t blocks : options.blocks) {
+          for (std::uint64_t size = options.begin; size <= options.end; size *= options.factor) {
+            const std::uint64_t element = stepccl_datatype_bytes(options.type);
+            Case c{kind, options.type, STEPCCL_SUM, size / element / (counts_all(kind) ? self.world : 1), 0, size};
+            if (c.count == 0) continue;
+            stepccl_cuda_call_t call_options = STEPCCL_CUDA_CALL_INIT;
+            call_options.path = path;
+            call_options.sm_budget = blocks;
+            if (call(self, c, send, recv, self.stream, &call_options) == STEPCCL_ERROR_UNSUPPORTED) continue;
+            self.sync();
+            const std::uint32_t inner = graph ? 20 : 1;
+            std::uint32_t rounds = options.iterations != 0 ? options.iterations : size <= 1u << 20 ? 200 : size <= 64u << 20 ? 50 : 10;
+            if (graph) rounds = std::max(3u, rounds / 10);
+            CUgraph made = nullptr;
+            CUgraphExec exec = nullptr;
+            if (graph) {
+              self.cu(calls.begin(self.stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL), "begin capture");
+              for (std::uint32_t i = 0; i < inner; ++i) self.ok(call(self, c, send, recv, self.stream, &call_options), "captured call");
+              self.cu(calls.end(self.stream, &made), "end capture");
+              self.cu(calls.instantiate(&exec, made, 0), "instantiate");
+            }
+            const auto once = [&] {
+              if (graph) self.cu(calls.launch(exec, self.stream), "launch");
+              else self.ok(call(self, c, send, recv, self.stream, &call_options), "call");
+            };
+            for (std::uint32_t i = 0; i < (graph ? 1u : 5u); ++i) once();
+            self.sync();
+            std::vector<double> times;
+            for (int repeat = 0; repeat < 3; ++repeat) {
+              self.meet();
+              const std::uint64_t begun = stepccl::monotonic_ns();
+              for (std::uint32_t i = 0; i < rounds; ++i) once();
+              self.sync();
+              times.push_back(static_cast<double>(stepccl::monotonic_ns() - begun) / 1e3 / rounds / inner);
+            }
+            std::sort(times.begin(), times.end());
+            const double us = self.largest(times[1]);
+            stepccl_cuda_receipt_t receipt{};
+            receipt.size = sizeof receipt;
+            self.ok(stepccl_cuda_receipt(self.engine, call_options.ticket, &receipt), "receipt");
+            if (graph) {
+              self.cu(calls.destroy_exec(exec), "destroy");
+              self.cu(calls.destroy(made), "destroy");
+            }
+            // Fresh data after the timed runs, a poisoned output, every element.
+            std::int64_t wrong = -1;
+            if (options.check && size <= 256u << 20) {
+              const auto data = input(c, self.world, self.rank);
+              self.upload(send, data.data(), data.size());
+              std::vector<unsigned char> got(c.bytes() * c.recv_blocks(self.world), 0xa5);
+              self.upload(recv, got.data(), got.size());
+              self.ok(call(self, c, send, recv, self.stream, &call_options), "checked call");
+              self.sync();
+              self.download(got.data(), recv, got.size());
+              const auto wanted = expected(c, self.world, self.rank);
+              std::uint64_t bad = 0;
+              if (c.writes(self.rank)) {
+                for (std::uint64_t i = 0; i < got.size(); i += element) bad += std::memcmp(got.data() + i, wanted.data() + i, element) != 0;
+              }
+              wrong = static_cast<std::int64_t>(self.sum(bad));
+            }
+            if (self.rank != 0) continue;
+            const double algbw = static_cast<double>(size) / us / 1e3;
+            const double busbw = algbw * busbw_factor(kind, self.world);
+            const double sm_us = receipt.runs == 0 ? 0.0 : static_cast<double>(receipt.sm_ns) / 1e3 / static_cast<double>(receipt.runs);
+            std::printf("  %-14s %12llu %12llu %8s %7s %-12s %6u %9.2f %8.2f %8.2f %9.1f %6lld\n", kOperations[kind], static_cast<unsigned long long>(size),
+                        static_cast<unsigned long long>(c.count), stepccl_datatype_name(c.type), graph ? "graph" : "eager", kPaths[receipt.path], receipt.blocks, us, algbw, busbw, sm_us,
+                        static_cast<long long>(wrong));
+            std::fflush(stdout);
+            if (json != nullptr) {
+              std::fprintf(json,
+                           "{\"operation\": \"%s\", \"bytes\": %llu, \"datatype\": \"%s\", \"mode\": \"%s\", \"path\": \"%s\", \"blocks\": %u, \"buffers\": \"%s\", \"time_us\": %.3f, "
+                           "\"spread_us\": %.3f, \"algbw_GBps\": %.3f, \"busbw_GBps\": %.3f, \"sm_us\": %.2f, \"wrong\": %lld, \"memory_held_bytes\": %llu}\n",
+                           kOperations[kind], static_cast<unsigned long long>(size), stepccl_datatype_name(c.type), graph ? "graph" : "eager", kPaths[receipt.path], receipt.blocks,
+                           options.window ? "window" : "plain", us, times[2] - times[0], algbw, busbw, sm_us, static_cast<long long>(wrong), static_cast<unsigned long long>(held));
+            }
+          }
+        }
+      }
+    }
+  }
+  if (json != nullptr) std::fclose(json);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const Options options = parse(argc, argv);
+  stepccl_cuda_config_t config = STEPCCL_CUDA_CONFIG_INIT;
+  config.pool_bytes = 2 * options.end + (256u << 20);
+  config.dma_concurrency = options.copies_at_once;
+  config.timeout_ms = 10'000;
+  const Outcome outcome = run(options.world, options.timeout_s, config, [&](Rank& self) { time_all(self, options); });
+  if (outcome.timed_out) std::fprintf(stderr, "stepccl-gpu-perf: not done after %u s\n", options.timeout_s);
+  return outcome.well() ? 0 : 1;
+}
