@@ -39,7 +39,9 @@ target_sources(stepccl_objects PRIVATE
   src/cuda/mesh.cpp
   src/cuda/operation.cpp
   src/cuda/paging.cpp
+  src/cuda/pipeline.cpp
   src/cuda/pool.cpp
   src/cuda/run.cpp
+  src/cuda/thresholds.cpp
   src/cuda/watch.cpp)
 target_include_directories(stepccl_objects SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS})

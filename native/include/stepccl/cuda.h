@@ -51,8 +51,9 @@ typedef enum stepccl_cuda_path STEPCCL_INT_ENUM {
 	STEPCCL_CUDA_PATH_BULK = 4,    /* kernel; the same through shared memory with bulk copies (sm_90): fewest blocks */
 	STEPCCL_CUDA_PATH_COPY_ENGINE = 5, /* no kernel at all; windows */
 	STEPCCL_CUDA_PATH_PAGED = 6,   /* page by page through the pool */
+	STEPCCL_CUDA_PATH_PIPELINE = 7, /* copy engines carry, few thread blocks add: large reductions */
 } stepccl_cuda_path_t;
-#define STEPCCL_CUDA_PATH_COUNT 7
+#define STEPCCL_CUDA_PATH_COUNT 8
 
 typedef struct stepccl_cuda_config {
 	uint32_t size;            /* sizeof(stepccl_cuda_config_t) */

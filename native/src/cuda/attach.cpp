@@ -25,7 +25,7 @@ struct GpuCard {
   char bus[32] = {};
   std::uint32_t graph_lanes = 0;
   std::uint32_t sm_budget = 0;
-  std::uint64_t thresholds[8] = {};
+  std::uint64_t thresholds[10] = {};
 };
 
 std::string uuid_text(const CUuuid& uuid) {
@@ -180,7 +180,7 @@ Status Engine::check_peers() {
   card.graph_lanes = config_.graph_lanes;
   card.sm_budget = config_.sm_budget;
   const Thresholds& t = config_.thresholds;
-  const std::uint64_t thresholds[8] = {t.flagged_bytes, t.one_shot_bytes, t.staged_reduce_bytes, t.staged_copy_bytes, t.flagged_block_bytes, t.staged_block_bytes, t.bulk_blocks, t.direct_blocks};
+  const std::uint64_t thresholds[10] = {t.flagged_bytes, t.one_shot_bytes, t.staged_reduce_bytes, t.staged_copy_bytes, t.flagged_block_bytes, t.staged_block_bytes, t.bulk_blocks, t.direct_blocks, t.pipeline_bytes, t.pipeline_blocks};
   std::copy(std::begin(thresholds), std::end(thresholds), card.thresholds);
   auto cards = agree("gpu", std::as_bytes(std::span(&card, 1)));
   if (!cards.ok()) return cards.take_error();
@@ -245,13 +245,14 @@ Status Engine::make_streams() {
   }
   for (CUevent& event : page_events_) STEPCCL_CU(*driver_, kPhase, cuEventCreate, &event, CU_EVENT_DISABLE_TIMING);
   void* host = nullptr;
-  STEPCCL_CU(*driver_, kPhase, cuMemHostAlloc, &host, 16384, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP);
-  std::memset(host, 0, 16384);
+  STEPCCL_CU(*driver_, kPhase, cuMemHostAlloc, &host, 32768, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP);
+  std::memset(host, 0, 32768);
   status_ = static_cast<DeviceStatus*>(host);
   phase_words_ = reinterpret_cast<std::uint32_t*>(static_cast<char*>(host) + 1024);
   page_word_ = reinterpret_cast<std::uint64_t*>(static_cast<char*>(host) + 2048);
   ones_ = reinterpret_cast<std::uint32_t*>(static_cast<char*>(host) + 4096);
-  std::fill_n(ones_, 2048, 1u);
+  std::fill_n(ones_, 1024, 1u);
+  gate_words_ = ones_ + 2048;
   // With the driver's second version of these operations, every device has them.
   stream_memory_ops_ = driver_->version >= 12000;
   async_reason_ = config_.async_gd ? "no network adapter is known to take its doorbell from the GPU" : "switched off by STEPCCL_USE_ASYNC_GD=0 or async_gd";
@@ -275,23 +276,27 @@ Status Engine::make_pool() {
 }
 
 Status Engine::make_lanes() {
-  layout_ = {world_, LaneLayout::piece_for(world_)};
-  const std::uint64_t lane_bytes = (layout_.bytes() + 511) / 512 * 512;
+  eager_layout_ = {world_, LaneLayout::piece_for(world_), 4u << 20};
+  graph_layout_ = {world_, LaneLayout::piece_for(world_), 2u << 20};
+  const auto rounded = [](std::uint64_t bytes) { return (bytes + 511) / 512 * 512; };
+  const std::uint64_t eager_bytes = rounded(eager_layout_.bytes());
+  const std::uint64_t graph_bytes = rounded(graph_layout_.bytes());
   const std::uint32_t lanes = 1 + config_.graph_lanes;
   const std::uint64_t own_bytes = 4096 + kTickets * sizeof(ReceiptSlot);
-  auto window = allocate_window(lane_bytes * lanes + own_bytes);
+  const std::uint64_t lanes_bytes = eager_bytes + graph_bytes * config_.graph_lanes;
+  auto window = allocate_window(lanes_bytes + own_bytes);
   if (!window.ok()) return window.take_error();
   windows_.erase(window.value().base[rank_]);  // nobody's buffer
   staging_bytes_ = pool_->used_bytes();
   lanes_.resize(lanes);
   for (std::uint32_t i = 0; i < lanes; ++i) {
-    for (std::uint32_t rank = 0; rank < world_; ++rank) lanes_[i].base[rank] = window.value().base[rank] + lane_bytes * i;
+    for (std::uint32_t rank = 0; rank < world_; ++rank) lanes_[i].base[rank] = window.value().base[rank] + (i == 0 ? 0 : eager_bytes + graph_bytes * (i - 1));
     lanes_[i].local = lanes_[i].base[rank_];
     STEPCCL_CU(*driver_, kPhase, cuEventCreate, &lanes_[i].done, CU_EVENT_DISABLE_TIMING);
   }
-  words_ = window.value().base[rank_] + lane_bytes * lanes;
+  words_ = window.value().base[rank_] + lanes_bytes;
   receipts_ = words_ + 4096;
-  STEPCCL_CU(*driver_, kPhase, cuMemsetD8Async, window.value().base[rank_], 0, lane_bytes * lanes + own_bytes, watch_stream_);
+  STEPCCL_CU(*driver_, kPhase, cuMemsetD8Async, window.value().base[rank_], 0, lanes_bytes + own_bytes, watch_stream_);
   STEPCCL_CU(*driver_, kPhase, cuStreamSynchronize, watch_stream_);
   owners_ = std::make_shared<LaneOwners>(lanes);
   return {};

@@ -5,6 +5,8 @@
 // Because ready and complete take turns, a peer can't set a flag again before it was put back: its next "ready" comes
 // after it has seen this rank's "complete", which follows this rank's reset of "ready" in stream order; and likewise for
 // "complete". No sequence number is involved, so a captured graph may be replayed and mixed with eager calls.
+#include <algorithm>
+
 #include "cuda/engine.hpp"
 
 namespace stepccl::cuda {
@@ -12,12 +14,12 @@ namespace {
 
 constexpr stepccl_phase_t kPhase = STEPCCL_PHASE_TRANSFER;
 
-CUstreamBatchMemOpParams write_value(CUdeviceptr address, std::uint32_t value, unsigned flags) {
+CUstreamBatchMemOpParams write_value(CUdeviceptr address, std::uint32_t value) {
   CUstreamBatchMemOpParams op{};
   op.writeValue.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32;
   op.writeValue.address = address;
   op.writeValue.value = value;
-  op.writeValue.flags = flags;
+  op.writeValue.flags = CU_STREAM_WRITE_VALUE_DEFAULT;
   return op;
 }
 CUstreamBatchMemOpParams wait_value(CUdeviceptr address, std::uint32_t value) {
@@ -31,21 +33,33 @@ CUstreamBatchMemOpParams wait_value(CUdeviceptr address, std::uint32_t value) {
 
 }  // namespace
 
+void Engine::post(std::vector<CUstreamBatchMemOpParams>& ops, CUdeviceptr flag, std::uint32_t value) { ops.push_back(write_value(flag, value)); }
+void Engine::await(std::vector<CUstreamBatchMemOpParams>& ops, CUdeviceptr flag) {
+  ops.push_back(wait_value(flag, 1));
+  ops.push_back(write_value(flag, 0));
+}
+Status Engine::submit(CUstream stream, std::vector<CUstreamBatchMemOpParams>& ops) {
+  constexpr std::size_t kMost = 250;  // the driver takes fewer than 256 at once
+  for (std::size_t at = 0; at < ops.size(); at += kMost) {
+    STEPCCL_CU(*driver_, kPhase, cuStreamBatchMemOp_v2, stream, static_cast<unsigned>(std::min(kMost, ops.size() - at)), ops.data() + at, 0);
+  }
+  ops.clear();
+  return {};
+}
+
 Status Engine::synchronise(Flight& flight, CUstream stream, Phase phase) {
   const Lane& lane = *flight.lane;
-  const auto word = reinterpret_cast<CUdeviceptr>(phase_words_ + flight.lane_index);
+  const CUdeviceptr word = words_ + 128 + flight.lane_index * 4;
   const auto slot = [&](std::uint32_t from) { return phase == Phase::kReady ? LaneLayout::ready(from) : LaneLayout::complete(from); };
   std::vector<CUstreamBatchMemOpParams> ops;
   for (std::uint32_t step = 1; step < world_; ++step) {
     const std::uint32_t peer = (rank_ + step) % world_;
-    ops.push_back(write_value(lane.base[peer] + slot(rank_), 1, CU_STREAM_WRITE_VALUE_DEFAULT));
+    post(ops, lane.base[peer] + slot(rank_), 1);
   }
-  ops.push_back(write_value(word, phase == Phase::kReady ? 1 : 3, CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER));
-  for (std::uint32_t step = 1; step < world_; ++step) ops.push_back(wait_value(lane.local + slot((rank_ + step) % world_), 1));
-  for (std::uint32_t step = 1; step < world_; ++step) ops.push_back(write_value(lane.local + slot((rank_ + step) % world_), 0, CU_STREAM_WRITE_VALUE_DEFAULT));
-  ops.push_back(write_value(word, phase == Phase::kReady ? 2 : 0, CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER));
-  STEPCCL_CU(*driver_, kPhase, cuStreamBatchMemOp_v2, stream, static_cast<unsigned>(ops.size()), ops.data(), 0);
-  return {};
+  if (phase == Phase::kReady) post(ops, word, 1);  // 1: an operation of this lane has begun
+  for (std::uint32_t step = 1; step < world_; ++step) await(ops, lane.local + slot((rank_ + step) % world_));
+  if (phase == Phase::kComplete) post(ops, word, 0);
+  return submit(stream, ops);
 }
 
 bool Engine::copies_possible(const Operation& operation) const {

@@ -32,15 +32,15 @@ struct EpochHead {
 
 Status Engine::set_gate(std::uint32_t closed) {
   // From pinned memory, by a copy engine: kernels may be what waits.
-  ones_[2046] = closed;
-  STEPCCL_CU(*driver_, kPhase, cuMemcpyHtoDAsync_v2, words_, &ones_[2046], sizeof(std::uint32_t), watch_stream_);
+  gate_words_[0] = closed;
+  STEPCCL_CU(*driver_, kPhase, cuMemcpyHtoDAsync_v2, words_, &gate_words_[0], sizeof(std::uint32_t), watch_stream_);
   return {};
 }
 
 // False: not idle in time.
 Expected<bool> Engine::quiesce() {
   const Deadline deadline = Deadline::after_ms(kQuiesceMs);
-  std::uint32_t* active = &ones_[2047];
+  std::uint32_t* active = &gate_words_[16];
   for (;;) {
     bool idle = true;
     if (lanes_[0].used) {

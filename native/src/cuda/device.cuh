@@ -114,13 +114,14 @@ __device__ inline u32* word(u8* base, std::size_t offset) { return reinterpret_c
 // The time that this block holds its multiprocessor.
 struct Meter {
   ReceiptSlot* slot;
+  u32 runs;
   u64 begin;
-  __device__ explicit Meter(ReceiptSlot* s) : slot(s), begin(threadIdx.x == 0 ? now_ns() : 0) {}
+  __device__ explicit Meter(const Common& common) : slot(common.receipt), runs(common.last), begin(threadIdx.x == 0 ? now_ns() : 0) {}
   __device__ void stop() {
     __syncthreads();
     if (threadIdx.x != 0) return;
     atomicAdd(&slot->sm_ns, static_cast<unsigned long long>(now_ns() - begin));
-    if (blockIdx.x == 0) atomicAdd(&slot->runs, 1ull);
+    if (blockIdx.x == 0 && runs != 0) atomicAdd(&slot->runs, 1ull);
   }
 };
 

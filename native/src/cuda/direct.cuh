@@ -34,7 +34,7 @@ template <int R>
 __device__ __forceinline__ void direct_body(const DirectArgs& args) {
   constexpr u32 kUnroll = 4;
   const Common& common = args.common;
-  Meter meter(common.receipt);
+  Meter meter(common);
   u32* counter = word(common.own_lane, LaneLayout::barrier_count(blockIdx.x));
   u32 count = *counter;
   if (args.barrier != 0) meet(common, count);
@@ -104,7 +104,7 @@ __device__ __forceinline__ void bulk_body(const DirectArgs& args) {
   extern __shared__ __align__(128) u8 tiles[];
   __shared__ u64 arrived[16];
   const Common& common = args.common;
-  Meter meter(common.receipt);
+  Meter meter(common);
   const u32 stages = args.stages;
   const u64 stage_bytes = static_cast<u64>(args.tile_bytes) * common.ranks;
   const u64 whole = args.bytes & ~15ull;

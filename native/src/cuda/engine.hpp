@@ -149,7 +149,7 @@ class Engine {
 
   // exchange.cpp: kernels through lanes
   [[nodiscard]] Status launch_exchange(Flight& flight, const Operation& operation, bool flagged);
-  [[nodiscard]] Status launch_messages(Flight& flight, const Messages& messages, bool flagged);
+  [[nodiscard]] Status launch_messages(Flight& flight, const Messages& messages, bool flagged, bool last);
   // direct.cpp: kernels on windows
   [[nodiscard]] bool direct_possible(const Operation& operation, bool bulk) const;
   [[nodiscard]] Status launch_direct(Flight& flight, const Operation& operation, bool bulk);
@@ -158,6 +158,13 @@ class Engine {
   // copies.cpp: copy engines
   [[nodiscard]] bool copies_possible(const Operation& operation) const;
   [[nodiscard]] Status launch_copies(Flight& flight, const Operation& operation);
+  // Stream memory operations, gathered and then queued as one.
+  static void post(std::vector<CUstreamBatchMemOpParams>& ops, CUdeviceptr flag, std::uint32_t value);
+  static void await(std::vector<CUstreamBatchMemOpParams>& ops, CUdeviceptr flag);  // for 1, then puts it back to 0
+  [[nodiscard]] Status submit(CUstream stream, std::vector<CUstreamBatchMemOpParams>& ops);
+  // pipeline.cpp: copy engines and a few blocks together
+  [[nodiscard]] bool pipeline_possible(const Operation& operation) const;
+  [[nodiscard]] Status launch_pipeline(Flight& flight, const Operation& operation);
   enum class Phase { kReady, kComplete };
   [[nodiscard]] Status synchronise(Flight& flight, CUstream stream, Phase phase);
   struct Copy {
@@ -202,7 +209,10 @@ class Engine {
   std::uint64_t staging_bytes_ = 0;
   std::uint64_t attach_used_bytes_ = 0;
   std::uint64_t pool_bytes_at_attach_ = 0;
-  LaneLayout layout_{};
+  // Chunks of captured operations are smaller: each lane has its own places for them.
+  [[nodiscard]] LaneLayout layout_for(std::uint32_t lane) const noexcept { return lane == 0 ? eager_layout_ : graph_layout_; }
+  LaneLayout eager_layout_{};
+  LaneLayout graph_layout_{};
   std::vector<Lane> lanes_;
   std::shared_ptr<LaneOwners> owners_;
   std::atomic<std::uint32_t> shared_lanes_{0};
@@ -216,11 +226,12 @@ class Engine {
   std::vector<CUevent> side_events_;
   CUevent fork_ = nullptr;
   CUstream watch_stream_ = nullptr;
-  CUdeviceptr words_ = 0;              // device memory: gate, active
+  CUdeviceptr words_ = 0;              // device memory: gate (0), active (64), by lane whether a copy-engine operation runs (128)
   CUdeviceptr receipts_ = 0;           // device memory: ReceiptSlot[kTickets]
   DeviceStatus* status_ = nullptr;     // pinned host memory
-  std::uint32_t* phase_words_ = nullptr;  // pinned: by lane, what a copy-engine operation is waiting for
+  std::uint32_t* phase_words_ = nullptr;  // pinned: copies of the lanes' words, for the watcher
   std::uint32_t* ones_ = nullptr;      // pinned: 1, 1, 1, ...
+  std::uint32_t* gate_words_ = nullptr;  // pinned: what goes to and comes from words_
   std::uint64_t* page_word_ = nullptr; // pinned: pages done, in all
 
   std::array<Ticket, kTickets> tickets_;

@@ -25,6 +25,7 @@ void Engine::fill_common(Common& common, const Flight& flight, const Operation& 
   common.timeout_ns = std::uint64_t{config_.timeout_ms} * 1'000'000u;
   common.own_lane = as<unsigned char>(flight.lane->local);
   for (std::uint32_t peer = 0; peer < world_; ++peer) common.peer_lane[peer] = as<unsigned char>(flight.lane->base[peer]);
+  common.last = 1;
   common.status = status_;
   common.receipt = as<ReceiptSlot>(receipts_ + flight.ticket->number % kTickets * sizeof(ReceiptSlot));
 }
@@ -36,11 +37,12 @@ Status Engine::launch(Flight& flight, CUfunction kernel, std::uint32_t blocks, s
   return {};
 }
 
-Status Engine::launch_messages(Flight& flight, const Messages& messages, bool flagged) {
+Status Engine::launch_messages(Flight& flight, const Messages& messages, bool flagged, bool last) {
   const Operation& operation = *messages.operation;
   ExchangeArgs args{};
   fill_common(args.common, flight, operation);
-  args.layout = layout_;
+  args.common.last = last ? 1 : 0;
+  args.layout = layout_for(flight.lane_index);
   const bool reduce = messages.reduce && world_ > 1;
   args.reduce = reduce ? 1 : 0;
   args.own = messages.own;
@@ -60,8 +62,8 @@ Status Engine::launch_messages(Flight& flight, const Messages& messages, bool fl
     args.recv_bytes[peer] = messages.recv_bytes[peer];
     if (!messages.paired[peer]) continue;
     args.blocks[peer] = operation.pairwise() ? blocks_for(std::max(messages.send_bytes[peer], messages.recv_bytes[peer])) : common_blocks;
-    const std::uint64_t pieces = std::max(Cut::staged_pieces(messages.send_bytes[peer], args.blocks[peer], layout_.piece_bytes),
-                                          Cut::staged_pieces(messages.recv_bytes[peer], args.blocks[peer], layout_.piece_bytes));
+    const std::uint64_t pieces = std::max(Cut::staged_pieces(messages.send_bytes[peer], args.blocks[peer], args.layout.piece_bytes),
+                                          Cut::staged_pieces(messages.recv_bytes[peer], args.blocks[peer], args.layout.piece_bytes));
     if (pieces > 0x7fffffffu) return make_error(STEPCCL_ERROR_INVALID_ARGUMENT, STEPCCL_PHASE_ARGUMENTS, "the message is too long");
     args.pieces[peer] = static_cast<std::uint32_t>(pieces);
     grid = std::max(grid, args.blocks[peer]);
@@ -72,8 +74,9 @@ Status Engine::launch_messages(Flight& flight, const Messages& messages, bool fl
 }
 
 Status Engine::launch_exchange(Flight& flight, const Operation& operation, bool flagged) {
-  for (const Messages& messages : messages_of(operation, rank_, world_, config_.thresholds.one_shot_bytes)) {
-    if (Status status = launch_messages(flight, messages, flagged); !status.ok()) return status;
+  const auto rounds = messages_of(operation, rank_, world_, config_.thresholds.one_shot_bytes);
+  for (const Messages& messages : rounds) {
+    if (Status status = launch_messages(flight, messages, flagged, &messages == &rounds.back()); !status.ok()) return status;
   }
   return {};
 }

@@ -11,7 +11,7 @@ namespace stepccl::cuda {
 template <int R>
 __device__ __forceinline__ void flagged_body(const ExchangeArgs& args) {
   const Common& common = args.common;
-  Meter meter(common.receipt);
+  Meter meter(common);
   const u32 block = blockIdx.x;
   const u32 me = common.me;
   __shared__ u32 count[kMaxRanks];
@@ -110,7 +110,7 @@ __device__ inline void push_piece(u8* to, const u8* from, u64 bytes) {
 template <int R>
 __device__ __forceinline__ void staged_body(const ExchangeArgs& args) {
   const Common& common = args.common;
-  Meter meter(common.receipt);
+  Meter meter(common);
   const u32 block = blockIdx.x;
   const u32 me = common.me;
   __shared__ u32 count[kMaxRanks];  // pieces exchanged with each peer before this launch

@@ -19,12 +19,14 @@ constexpr std::uint32_t kThreads = 512;
 constexpr std::uint32_t kBulkThreads = 256;
 constexpr std::uint32_t kFlaggedBytes = 8u << 10;  // data of one message that one block carries with flags
 constexpr std::uint32_t kSlots = 4;                // staged pieces in flight per block and pair
+constexpr std::uint32_t kChunkSlots = 4;           // pipeline: chunks in flight per pair
 
 // A lane: what one stream of operations needs in the memory of each GPU. Peers write the flags and buffers, only its
 // own GPU the counters.
 struct LaneLayout {
   std::uint32_t ranks;
   std::uint32_t piece_bytes;  // staged: one piece of one block
+  std::uint32_t chunk_bytes;  // pipeline: one chunk
 
   STEPCCL_BOTH static constexpr std::uint32_t piece_for(std::uint32_t ranks) noexcept {
     const std::uint32_t bytes = (64u << 10) / ranks / 4096 * 4096;
@@ -40,6 +42,9 @@ struct LaneLayout {
   STEPCCL_BOTH static constexpr std::size_t flagged_count(std::uint32_t block, std::uint32_t peer) noexcept { return 6144 + (block * kMaxRanks + peer) * 4u; }
   STEPCCL_BOTH static constexpr std::size_t staged_count(std::uint32_t block, std::uint32_t peer) noexcept { return 8192 + (block * kMaxRanks + peer) * 4u; }
   STEPCCL_BOTH static constexpr std::size_t barrier_count(std::uint32_t block) noexcept { return 10240 + block * 4u; }
+  // Flags of the pipeline: a chunk has come, a chunk's place is free again.
+  STEPCCL_BOTH static constexpr std::size_t chunk_came(std::uint32_t slot, std::uint32_t from) noexcept { return 12288 + (slot * kMaxRanks + from) * 16u; }
+  STEPCCL_BOTH static constexpr std::size_t chunk_free(std::uint32_t slot, std::uint32_t from) noexcept { return 14336 + (slot * kMaxRanks + from) * 16u; }
   STEPCCL_BOTH static constexpr std::size_t header_bytes() noexcept { return 16384; }
 
   // Which of a rank's ranks-1 inboxes `from` writes.
@@ -52,9 +57,13 @@ struct LaneLayout {
     return header_bytes() + static_cast<std::size_t>(ranks - 1) * 2 * kMaxBlocks * (2u * kFlaggedBytes) +
            ((static_cast<std::size_t>(inbox(from, to)) * kSlots + slot) * kMaxBlocks + block) * piece_bytes;
   }
-  STEPCCL_BOTH constexpr std::size_t bytes() const noexcept {
+  STEPCCL_BOTH constexpr std::size_t chunk(std::uint32_t from, std::uint32_t to, std::uint32_t slot) const noexcept {
+    return kernel_bytes() + (static_cast<std::size_t>(inbox(from, to)) * kChunkSlots + slot) * chunk_bytes;
+  }
+  STEPCCL_BOTH constexpr std::size_t kernel_bytes() const noexcept {
     return header_bytes() + static_cast<std::size_t>(ranks - 1) * kMaxBlocks * (4u * kFlaggedBytes + static_cast<std::size_t>(kSlots) * piece_bytes);
   }
+  STEPCCL_BOTH constexpr std::size_t bytes() const noexcept { return kernel_bytes() + static_cast<std::size_t>(ranks - 1) * kChunkSlots * chunk_bytes; }
 };
 
 // Pinned host memory that kernels look at while they wait, and report to.
@@ -77,7 +86,7 @@ struct Common {
   std::uint32_t lane;
   std::uint32_t arithmetic;   // datatype * 8 + reduction; see arithmetic.cuh
   std::uint32_t average;      // number of ranks to divide by, or 0
-  std::uint32_t reserved;
+  std::uint32_t last;         // 1: the operation's last launch, which counts the run
   std::uint64_t timeout_ns;
   unsigned char* own_lane;
   unsigned char* peer_lane[kMaxRanks];

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // From a call to queued work: checks, the way it goes, the lane it uses, order between streams.
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 
 #include "cuda/engine.hpp"
@@ -143,6 +144,9 @@ Expected<stepccl_cuda_path_t> Engine::choose_path(const Operation& operation, st
     case STEPCCL_CUDA_PATH_BULK:
       if (direct_possible(operation, wanted == STEPCCL_CUDA_PATH_BULK)) return static_cast<stepccl_cuda_path_t>(wanted);
       return make_error(STEPCCL_ERROR_UNSUPPORTED, STEPCCL_PHASE_ARGUMENTS, "this path wants a reduction, buffers inside windows, 16-byte alignment, and for bulk copies compute capability 9.0");
+    case STEPCCL_CUDA_PATH_PIPELINE:
+      if (pipeline_possible(operation)) return STEPCCL_CUDA_PATH_PIPELINE;
+      return make_error(STEPCCL_ERROR_UNSUPPORTED, STEPCCL_PHASE_ARGUMENTS, "this path wants a reduction, 16-byte alignment, and for all_reduce a recv inside a window");
     case STEPCCL_CUDA_PATH_COPY_ENGINE:
       if (copies_possible(operation)) return STEPCCL_CUDA_PATH_COPY_ENGINE;
       return make_error(STEPCCL_ERROR_UNSUPPORTED, STEPCCL_PHASE_ARGUMENTS, "copy engines move whole blocks between windows, and don't add");
@@ -152,10 +156,8 @@ Expected<stepccl_cuda_path_t> Engine::choose_path(const Operation& operation, st
   }
   if (empty || (flagged_fits && bytes <= limits.flagged_bytes)) return STEPCCL_CUDA_PATH_FLAGGED;
   if (operation.reduces()) {
-    if (bytes > limits.staged_reduce_bytes) {
-      if (direct_possible(operation, true)) return STEPCCL_CUDA_PATH_BULK;
-      if (direct_possible(operation, false)) return STEPCCL_CUDA_PATH_DIRECT;
-    }
+    if (bytes > limits.pipeline_bytes && pipeline_possible(operation)) return STEPCCL_CUDA_PATH_PIPELINE;
+    if (bytes > limits.staged_reduce_bytes && direct_possible(operation, false)) return STEPCCL_CUDA_PATH_DIRECT;
   } else if (bytes > limits.staged_copy_bytes && copies_possible(operation)) {
     return STEPCCL_CUDA_PATH_COPY_ENGINE;
   }
@@ -170,15 +172,19 @@ Status Engine::lane_for(cuuint64_t capture, CUgraph graph, Flight& flight) {
     flight.lane = &lanes_[i];
     return {};
   }
-  // A new graph: a lane that is free on every rank.
-  const std::uint64_t mine = owners_->free_lanes();
-  auto all = agree("graph lane", std::as_bytes(std::span(&mine, 1)));
-  if (!all.ok()) return all.take_error();
-  std::uint64_t free = mine;
-  for (const Contribution& theirs : all.value()) {
-    std::uint64_t mask = 0;
-    std::memcpy(&mask, theirs.bytes.data(), std::min(sizeof mask, theirs.bytes.size()));
-    free &= mask;
+  // A new graph: a lane that is free on every rank. The driver destroys graphs in its own time, so look again for a while.
+  std::uint64_t free = 0;
+  for (int attempt = 0; attempt < 20 && free == 0; ++attempt) {
+    if (attempt > 0) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    const std::uint64_t mine = owners_->free_lanes();
+    auto all = agree("graph lane", std::as_bytes(std::span(&mine, 1)));
+    if (!all.ok()) return all.take_error();
+    free = mine;
+    for (const Contribution& theirs : all.value()) {
+      std::uint64_t mask = 0;
+      std::memcpy(&mask, theirs.bytes.data(), std::min(sizeof mask, theirs.bytes.size()));
+      free &= mask;
+    }
   }
   flight.lane_index = static_cast<std::uint32_t>(lanes_.size() - 1);
   if (free != 0) {
@@ -278,6 +284,7 @@ Status Engine::dispatch(Flight& flight, Operation& operation, stepccl_cuda_path_
     case STEPCCL_CUDA_PATH_DIRECT: return launch_direct(flight, operation, false);
     case STEPCCL_CUDA_PATH_BULK: return launch_direct(flight, operation, true);
     case STEPCCL_CUDA_PATH_COPY_ENGINE: return launch_copies(flight, operation);
+    case STEPCCL_CUDA_PATH_PIPELINE: return launch_pipeline(flight, operation);
     case STEPCCL_CUDA_PATH_PAGED: return run_paged(flight, operation, host_memory);
     default: return make_error(STEPCCL_ERROR_INTERNAL, kPhase, "no path was chosen");
   }
@@ -306,9 +313,10 @@ Status Engine::execute(Operation& operation, CUstream stream, stepccl_cuda_call_
       const Window* window = window_of(pointer, 1);
       return window == nullptr ? 0 : window->id * 0x9e3779b97f4a7c15ull + (reinterpret_cast<CUdeviceptr>(pointer) - window->base[rank_]);
     };
-    const bool reads_send = operation.reduces() || operation.kind == STEPCCL_GATHER;
     const bool writes_recv = !operation.reduces() ? operation.kind != STEPCCL_GATHER : operation.kind == STEPCCL_ALL_REDUCE;
-    if (path.value() == STEPCCL_CUDA_PATH_DIRECT || path.value() == STEPCCL_CUDA_PATH_BULK || path.value() == STEPCCL_CUDA_PATH_COPY_ENGINE) {
+    if (path.value() == STEPCCL_CUDA_PATH_DIRECT || path.value() == STEPCCL_CUDA_PATH_BULK || path.value() == STEPCCL_CUDA_PATH_COPY_ENGINE ||
+        path.value() == STEPCCL_CUDA_PATH_PIPELINE) {
+      const bool reads_send = (operation.reduces() && path.value() != STEPCCL_CUDA_PATH_PIPELINE) || operation.kind == STEPCCL_GATHER;
       entry.window = (reads_send ? place(operation.send) : 0) * 31 + (writes_recv ? place(operation.recv) : 0);
     }
     ledger_.note(entry);

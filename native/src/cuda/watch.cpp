@@ -58,18 +58,20 @@ std::optional<Error> Engine::last_error() const {
 
 // Streams that wait for a flag go on once it is 1, whoever sets it.
 void Engine::release_waiters() {
-  for (const Lane& lane : lanes_) driver_->cuMemcpyHtoDAsync_v2(lane.local, ones_, 2048, watch_stream_);
-  const std::uint32_t open = 0;
-  (void)set_gate(open);
+  for (const Lane& lane : lanes_) {
+    driver_->cuMemcpyHtoDAsync_v2(lane.local, ones_, 2048, watch_stream_);
+    driver_->cuMemcpyHtoDAsync_v2(lane.local + LaneLayout::chunk_came(0, 0), ones_, LaneLayout::header_bytes() - LaneLayout::chunk_came(0, 0), watch_stream_);
+  }
+  driver_->cuMemcpyHtoDAsync_v2(words_, &gate_words_[32], sizeof(std::uint32_t), watch_stream_);  // 0: the gate is open
 }
 
 void Engine::watch() {
   const ContextScope scope(*driver_, context_);
   struct Standing {
-    std::uint32_t phase = 0;
-    std::uint64_t since_ns = 0;
+    std::uint64_t since_ns = monotonic_ns();
   };
   std::vector<Standing> standing(lanes_.size());
+  std::uint32_t looks = 0;
   while (!stopping_.load()) {
     if (failed_.load()) {
       release_waiters();
@@ -96,12 +98,16 @@ void Engine::watch() {
       late(peer - 1, status_->lane);
       continue;
     }
-    // Copy-engine operations wait on the stream, which knows no timeout: the same phase at every look.
+    // What waits on a stream knows no timeout: look whether a lane's operation is the same one all the time.
+    if (++looks % 8 != 0) continue;
+    if (driver_->cuMemcpyDtoHAsync_v2(phase_words_, words_ + 128, lanes_.size() * 4, watch_stream_) != CUDA_SUCCESS || driver_->cuStreamSynchronize(watch_stream_) != CUDA_SUCCESS) {
+      fail(make_error(STEPCCL_ERROR_CUDA, kPhase, "the GPU does not answer any more"));
+      continue;
+    }
     const std::uint64_t now = monotonic_ns();
     for (std::uint32_t i = 0; i < lanes_.size(); ++i) {
-      const std::uint32_t phase = __atomic_load_n(&phase_words_[i], __ATOMIC_ACQUIRE);
-      if ((phase != 1 && phase != 3) || phase != standing[i].phase) {
-        standing[i] = {phase, now};
+      if (phase_words_[i] == 0) {
+        standing[i].since_ns = now;
         continue;
       }
       if (now - standing[i].since_ns < std::uint64_t{config_.timeout_ms} * 1'000'000u) continue;

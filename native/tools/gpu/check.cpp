@@ -21,7 +21,7 @@ bool report(const char* part, const std::string& name, bool well, const std::str
 namespace {
 
 std::string name_of(const Case& c, std::uint32_t path, bool windows, bool in_place) {
-  static const char* const kPaths[] = {"auto", "flagged", "staged", "direct", "bulk", "copy_engine", "paged"};
+  static const char* const kPaths[] = {"auto", "flagged", "staged", "direct", "bulk", "copy_engine", "paged", "pipeline"};
   return std::string(stepccl_collective_name(c.kind)) + " " + stepccl_datatype_name(c.type) + " " + stepccl_redop_name(c.redop) + " " + std::to_string(c.count) + " root " +
          std::to_string(c.root) + " " + kPaths[path] + (windows ? " window" : " plain") + (in_place ? " in place" : "");
 }
@@ -92,12 +92,13 @@ void check_values(Rank& self) {
         one(c, STEPCCL_CUDA_PATH_AUTO, true, false);
       }
     }
-    for (const std::uint64_t count : {4096u, 1000000u, 2097152u}) {
+    for (const std::uint64_t count : {4096u, 1000000u, 2097152u, 9000000u}) {
       Case c{kind, STEPCCL_BFLOAT16, STEPCCL_SUM, count, self.world - 1, 0};
       one(c, STEPCCL_CUDA_PATH_STAGED, false, false);
       if (reduces(kind)) {
         one(c, STEPCCL_CUDA_PATH_DIRECT, true, false);
         one(c, STEPCCL_CUDA_PATH_BULK, true, false);
+        one(c, STEPCCL_CUDA_PATH_PIPELINE, true, false);
       } else {
         one(c, STEPCCL_CUDA_PATH_COPY_ENGINE, true, false);
       }
@@ -119,7 +120,7 @@ void check_values(Rank& self) {
       const Case c{kind, STEPCCL_BFLOAT16, STEPCCL_SUM, count, 0, 0};
       one(c, count == 1000 ? STEPCCL_CUDA_PATH_FLAGGED : STEPCCL_CUDA_PATH_STAGED, false, true);
       one(c, STEPCCL_CUDA_PATH_AUTO, true, true);
-      if (reduces(kind)) one(c, STEPCCL_CUDA_PATH_BULK, true, true);
+      if (reduces(kind)) one(c, STEPCCL_CUDA_PATH_BULK, true, true), one(c, STEPCCL_CUDA_PATH_PIPELINE, true, true);
       else one(c, STEPCCL_CUDA_PATH_COPY_ENGINE, true, true);
     }
   }

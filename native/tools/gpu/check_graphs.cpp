@@ -78,7 +78,7 @@ void check_graphs(Rank& self) {
   Case reduce{STEPCCL_ALL_REDUCE, STEPCCL_BFLOAT16, STEPCCL_SUM, 1u << 20, 0, 0};
   Case small{STEPCCL_ALL_REDUCE, STEPCCL_FLOAT32, STEPCCL_SUM, 1000, 0, 0};
   Case gather{STEPCCL_ALL_GATHER, STEPCCL_BFLOAT16, STEPCCL_SUM, 1u << 20, 0, 0};
-  for (const std::uint32_t path : {STEPCCL_CUDA_PATH_FLAGGED, STEPCCL_CUDA_PATH_STAGED, STEPCCL_CUDA_PATH_DIRECT, STEPCCL_CUDA_PATH_BULK, STEPCCL_CUDA_PATH_COPY_ENGINE}) {
+  for (const std::uint32_t path : {STEPCCL_CUDA_PATH_FLAGGED, STEPCCL_CUDA_PATH_STAGED, STEPCCL_CUDA_PATH_DIRECT, STEPCCL_CUDA_PATH_BULK, STEPCCL_CUDA_PATH_COPY_ENGINE, STEPCCL_CUDA_PATH_PIPELINE}) {
     Case& c = path == STEPCCL_CUDA_PATH_FLAGGED ? small : path == STEPCCL_CUDA_PATH_COPY_ENGINE ? gather : reduce;
     stepccl_cuda_call_t options = STEPCCL_CUDA_CALL_INIT;
     options.path = path;
@@ -101,7 +101,7 @@ void check_graphs(Rank& self) {
     }
     self.cu(calls.destroy_exec(graph.exec), "destroy");
     self.cu(calls.destroy(graph.graph), "destroy");
-    static const char* const kNames[] = {"", "replays of flagged", "replays of staged", "replays of direct", "replays of bulk", "replays of copy engine"};
+    static const char* const kNames[] = {"", "replays of flagged", "replays of staged", "replays of direct", "replays of bulk", "replays of copy engine", "", "replays of pipeline"};
     tell(kNames[path], well);
   }
 

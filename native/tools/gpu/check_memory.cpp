@@ -100,7 +100,7 @@ void check_defrag(Rank& self) {
   for (int round = 0; round < 60; ++round) {
     const CUdeviceptr scratch[2] = {self.window(24 * kMiB), self.window(6 * kMiB)};
     self.ok(stepccl_cuda_mem_free(self.engine, reinterpret_cast<void*>(scratch[0])), "mem_free");
-    Case c{STEPCCL_ALL_REDUCE, STEPCCL_BFLOAT16, STEPCCL_SUM, 2 * kMiB, 0, seed++};
+    Case c{STEPCCL_ALL_REDUCE, STEPCCL_BFLOAT16, STEPCCL_SUM, 2 * kMiB - 64, 0, seed++};
     for (int i = 0; i < 10; ++i) {
       well = well && wrong_bytes(self, c, kept[0], kept[1], i % 2 == 0 ? STEPCCL_CUDA_PATH_BULK : STEPCCL_CUDA_PATH_STAGED, "beside defragmentation") == 0;
     }

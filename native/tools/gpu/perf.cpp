@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Times operations on the GPUs of this host, with the columns of nccl-tests, multiprocessor time and memory held.
 //   stepccl-gpu-perf [-n GPUS] [-o OPERATION,...] [-t TYPE] [-b BYTES] [-e BYTES] [-f FACTOR] [-i ITERATIONS] [-m eager,graph]
-//                    [-p PATH,...] [-B BLOCKS,...] [-k window|plain] [-c 0|1] [-d COPIES_AT_ONCE] [-T SECONDS] [-j FILE]
+//                    [-p PATH,...] [-B BLOCKS,...] [-k window|plain] [-c 0|1] [-d COPIES_AT_ONCE] [-P PAGE_BYTES]
+//                    [-I 0|1: in place] [-T SECONDS] [-j FILE]
 #include <dlfcn.h>
 #include <unistd.h>
 
@@ -18,7 +19,7 @@ using namespace gpu;
 
 namespace {
 
-constexpr const char* kPaths[] = {"auto", "flagged", "staged", "direct", "bulk", "copy_engine", "paged"};
+constexpr const char* kPaths[] = {"auto", "flagged", "staged", "direct", "bulk", "copy_engine", "paged", "pipeline"};
 constexpr const char* kOperations[] = {"all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "scatter", "gather", "all_to_all", "send_recv", "barrier"};
 
 struct Options {
@@ -36,6 +37,8 @@ struct Options {
   bool check = true;
   std::uint32_t copies_at_once = 0;
   std::uint32_t timeout_s = 300;
+  std::uint64_t page_bytes = 0;
+  bool in_place = false;
   std::string json;
 };
 
@@ -102,6 +105,8 @@ Options parse(int argc, char** argv) {
       case 'k': options.window = std::strcmp(value, "plain") != 0; break;
       case 'c': options.check = std::atoi(value) != 0; break;
       case 'd': options.copies_at_once = static_cast<std::uint32_t>(std::atoi(value)); break;
+      case 'P': options.page_bytes = bytes_of(value); break;
+      case 'I': options.in_place = std::atoi(value) != 0; break;
       case 'T': options.timeout_s = static_cast<std::uint32_t>(std::atoi(value)); break;
       case 'j': options.json = value; break;
       default: std::fprintf(stderr, "stepccl-gpu-perf: unknown option %s\n", argv[i]); std::exit(2);
@@ -146,10 +151,8 @@ void time_all(Rank& self, const Options& options) {
   const GraphCalls calls;
   FILE* json = self.rank == 0 && !options.json.empty() ? std::fopen(options.json.c_str(), "a") : nullptr;
   const std::uint64_t space = options.end + 4096;
-  std::size_t free_before = 0, free_after = 0, total = 0;
-  self.cu(self.driver->cuMemGetInfo_v2(&free_before, &total), "cuMemGetInfo");
-  const CUdeviceptr send = options.window ? self.window(space) : self.plain(space);
-  const CUdeviceptr recv = options.window ? self.window(space) : self.plain(space);
+  if (options.page_bytes != 0) self.ok(stepccl_cuda_paging(self.engine, options.page_bytes, 2), "paging");
+  const CUdeviceptr buffers[2] = {options.window ? self.window(space) : self.plain(space), options.window ? self.window(space) : self.plain(space)};
   stepccl_cuda_pool_info_t pool{};
   pool.size = sizeof pool;
   self.ok(stepccl_cuda_pool_query(self.engine, &pool), "pool_query");
@@ -166,6 +169,12 @@ void time_all(Rank& self, const Options& options) {
             const std::uint64_t element = stepccl_datatype_bytes(options.type);
             Case c{kind, options.type, STEPCCL_SUM, size / element / (counts_all(kind) ? self.world : 1), 0, size};
             if (c.count == 0) continue;
+            // In place, where the operation has it: the block of this rank inside the longer buffer.
+            const bool inside = options.in_place && kind != STEPCCL_ALL_TO_ALL;
+            CUdeviceptr send = buffers[0];
+            CUdeviceptr recv = inside ? buffers[0] : buffers[1];
+            if (inside && (kind == STEPCCL_ALL_GATHER || kind == STEPCCL_GATHER)) send += self.rank * c.bytes();
+            if (inside && (kind == STEPCCL_REDUCE_SCATTER || kind == STEPCCL_SCATTER)) recv += self.rank * c.bytes();
             stepccl_cuda_call_t call_options = STEPCCL_CUDA_CALL_INIT;
             call_options.path = path;
             call_options.sm_budget = blocks;
@@ -207,7 +216,7 @@ void time_all(Rank& self, const Options& options) {
             }
             // Fresh data after the timed runs, a poisoned output, every element.
             std::int64_t wrong = -1;
-            if (options.check && size <= 256u << 20) {
+            if (options.check && !inside && size <= 256u << 20) {
               const auto data = input(c, self.world, self.rank);
               self.upload(send, data.data(), data.size());
               std::vector<unsigned char> got(c.bytes() * c.recv_blocks(self.world), 0xa5);
