@@ -160,7 +160,7 @@ TEST_CASE("both ends cut a message alike, and into pieces that cover it") {
 
 TEST_CASE("the parts of a lane don't overlap") {
   for (const std::uint32_t ranks : {2u, 3u, 8u, 16u}) {
-    const LaneLayout layout{ranks, LaneLayout::piece_for(ranks)};
+    const LaneLayout layout{ranks, LaneLayout::piece_for(ranks), 2u << 20};
     CHECK(LaneLayout::ready(kMaxRanks) <= LaneLayout::complete(0));
     CHECK(LaneLayout::complete(kMaxRanks) <= LaneLayout::barrier_flag(0, 0));
     CHECK(LaneLayout::barrier_flag(kMaxBlocks, 0) <= LaneLayout::staged_flag(0, 0));
@@ -234,7 +234,7 @@ TEST_CASE("the ledger finds the first call that differs and names both") {
   REQUIRE(error);
   CHECK(error->code == STEPCCL_ERROR_MISMATCH);
   CHECK(error->peer == 0);
-  CHECK(error->cause == "call 1001 is allreduce of 11 bfloat16 sum here and allreduce of 10 bfloat16 sum there");
+  CHECK(error->cause == "call 1001 is all_reduce of 11 bfloat16 sum here and all_reduce of 10 bfloat16 sum there");
 }
 
 TEST_CASE("ranks exchange bytes and descriptors") {
