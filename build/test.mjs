@@ -65,6 +65,7 @@ const SUITES = [
     ...vitest(node24, report("unit24"), ["--project", "host", "electron", "native/addon"]),
   },
   { name: "native", title: "Runtime", ...ctest("build/out/native", report("native", "xml")) },
+  { name: "python", title: "PyTorch package and GPU benchmark, on host memory", ...plain(["python3", "native/python/tests/run.py"]) },
   { name: "agent", title: "Daemon", ...ctest("build/out/agent", report("agent", "xml")) },
   {
     name: "native-asan", onlyByName: true, title: "Runtime under ASan and UBSan, with fuzzers",

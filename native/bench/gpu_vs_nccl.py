@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from gpubench import options as command_line  # noqa: E402
 from gpubench.launcher import run_ranks  # noqa: E402
-from gpubench.plan import ENVIRONMENT, Case, Stage, stages  # noqa: E402
+from gpubench.plan import ENVIRONMENT, Stage, stages  # noqa: E402
 from gpubench.report import Results, markdown  # noqa: E402
 
 # A set of processes needs about this long before its first case.

@@ -29,7 +29,11 @@ def tensor_parallel(job: Job, case: Case, backends: list[str], seed: int) -> dic
     inner = INNER // job.world
     x = torch.empty(TOKENS, inner, dtype=torch.bfloat16, device=job.device).uniform_(-1, 1, generator=generator)
     w = torch.empty(inner, HIDDEN, dtype=torch.bfloat16, device=job.device).uniform_(-0.01, 0.01, generator=generator)
-    outputs = {backend: torch.empty(TOKENS, HIDDEN, dtype=torch.bfloat16, device=job.device) for backend in backends}
+    outputs = {}
+    for backend in backends:
+        # Each backend gets its buffer where it wants it.
+        allocate = job.allocator(backend) or (lambda elements: torch.empty(elements, dtype=torch.bfloat16, device=job.device))
+        outputs[backend] = allocate(TOKENS * HIDDEN).view(TOKENS, HIDDEN)
 
     def block(backend: str, pieces: int) -> None:
         group, y = job.open(backend), outputs[backend]
@@ -75,6 +79,7 @@ def tensor_parallel(job: Job, case: Case, backends: list[str], seed: int) -> dic
     for backend in backends:
         for pieces in SPLITS:
             times[backend][str(pieces)] = slowest_rank(job.gathered(own[f"{backend}/{pieces}"]))
+    launches.clear()  # graphs go before the buffers that they use
     return {"times_us": times, "wrong": wrong, "shape": {"tokens": TOKENS, "hidden": HIDDEN, "inner": INNER}}
 
 

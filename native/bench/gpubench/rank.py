@@ -35,54 +35,76 @@ def versions(job: Job) -> dict:
     return found
 
 
-def collective(job: Job, case: Case, backends: list[str], seed: int) -> dict:
-    """The backends in turns at one operation, size and mode. Every turn begins with the ranks together."""
-    timer = Timer(job.device)
-    graph_calls = job.options["graph_calls"]
-    running: dict = {}
-    wrong: dict[str, int] = {}
-    for backend in backends:
-        group = job.open(backend)
-        operation = Operation(case.operation, case.size_bytes, job.rank, job.world, job.dtype, job.device, job.allocator(backend))
+class Run:
+    """One backend in one case: its buffers and what a turn launches."""
+
+    def __init__(self, job: Job, timer: Timer, case: Case, backend: str, seed: int) -> None:
+        self.job, self.timer, self.backend, self.group = job, timer, backend, job.open(backend)
+        self.operation = Operation(case.operation, case.size_bytes, job.rank, job.world, job.dtype, job.device, job.allocator(backend))
         job.register_buffers(backend)
-
-        def call(operation: Operation = operation, group: dist.ProcessGroup = group) -> None:
-            operation.call(group)
-
-        operation.fill(seed)
+        self.operation.fill(seed)
         job.together()
         with timer.on_stream():
             for _ in range(WARM_UP_CALLS):
-                call()
+                self.call()
         job.together()
-        launch, checked = call, call
+        self.graphs: list[torch.cuda.CUDAGraph] = []
         if case.mode == "graph":
-            launch, checked = timer.capture(call, graph_calls).replay, timer.capture(call, 1).replay
+            self.graphs = [timer.capture(self.call, job.options["graph_calls"]), timer.capture(self.call, 1)]
             with timer.on_stream():
-                launch()
-        # Data that the captured or warmed-up call has never seen.
-        operation.fill(seed + 1)
-        job.together()
-        with timer.on_stream():
-            checked()
-        job.together()
-        wrong[backend] = sum(job.gathered(operation.wrong(seed + 1)))
-        running[backend] = (operation, launch)
-    calls = graph_calls if case.mode == "graph" else 1
+                self.graphs[0].replay()
+
+    def call(self) -> None:
+        self.operation.call(self.group)
+
+    def launch(self) -> None:
+        """A graph of several calls, or one call."""
+        if self.graphs:
+            self.graphs[0].replay()
+        else:
+            self.call()
+
+    def check(self, seed: int) -> int:
+        """Wrong elements over all ranks of one call on data that no captured or warmed-up call has seen."""
+        self.operation.fill(seed)
+        self.job.together()
+        with self.timer.on_stream():
+            if self.graphs:
+                self.graphs[1].replay()
+            else:
+                self.call()
+        self.job.together()
+        return sum(self.job.gathered(self.operation.wrong(seed)))
+
+    def close(self) -> None:
+        """Graphs first: they use the buffers."""
+        self.job.together()
+        self.graphs.clear()
+        del self.operation
+        self.job.release_buffers(self.backend)
+
+
+def collective(job: Job, case: Case, backends: list[str], seed: int) -> dict:
+    """The backends in turns at one operation, size and mode. Every turn begins with the ranks together."""
+    timer = Timer(job.device)
+    runs: dict[str, Run] = {}
+    wrong: dict[str, int] = {}
+    for backend in backends:
+        runs[backend] = Run(job, timer, case, backend, seed)
+        wrong[backend] = runs[backend].check(seed + 1)
+    calls = job.options["graph_calls"] if case.mode == "graph" else 1
     repeats = max(1, repeats_for(case.size_bytes, job.options["turn_ms"]) // calls)
     own: dict[str, list[float]] = {backend: [] for backend in backends}
     for turn in range(job.options["turns"]):
         first = turn % len(backends)
         for backend in backends[first:] + backends[:first]:
-            operation, launch = running[backend]
-            operation.fill(seed + 2 + turn)
+            runs[backend].operation.fill(seed + 2 + turn)
             job.together()
-            own[backend].append(timer.time_us(launch, repeats) / calls)
+            own[backend].append(timer.time_us(runs[backend].launch, repeats) / calls)
     times = {backend: slowest_rank(job.gathered(own[backend])) for backend in backends}
-    actual_bytes = running[backends[0]][0].bytes
-    running.clear()
+    actual_bytes = runs[backends[0]].operation.bytes
     for backend in backends:
-        job.release_buffers(backend)
+        runs[backend].close()
     return {"times_us": times, "wrong": wrong, "bytes": actual_bytes, "calls_a_turn": repeats * calls}
 
 

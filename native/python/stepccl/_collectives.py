@@ -6,102 +6,20 @@ _process_group.py. Names and argument lists are torch's (ProcessGroup.hpp there)
 """
 from __future__ import annotations
 
-from collections import deque
 from ctypes import c_size_t
 from typing import Any, Sequence
 
 import torch
 
-from ._communicator import Communicator, Operation
-from ._errors import INVALID_USAGE, StepcclError, bad_argument, unsupported
+from ._communicator import Operation
+from ._errors import bad_argument, unsupported
+from ._launching import Launching, Tensors, timeout_ms
 from ._types import check_alike, check_elements, check_tensor, lie_in_row, movement, offsets, one, premultiplier, reduction
-from ._work import Completer, Copies, DeviceWork, HostWork
-
-Tensors = Sequence[torch.Tensor]
+from ._work import Copies, DeviceWork, HostWork
 
 
-def _timeout_ms(opts: Any) -> int:
-    """Of an options object: torch says "unset" with -1 ms."""
-    timeout = getattr(opts, "timeout", None)
-    if timeout is None:
-        return 0
-    seconds = timeout.total_seconds()
-    return min(int(seconds * 1000), 0xFFFFFFFE) if seconds > 0 else 0
-
-
-class Collectives:
-    """Needs `communicator` and `timeout_is_default` of the class that it is mixed into."""
-
-    communicator: Communicator
-
-    def _prepare(self) -> None:
-        self._completer = Completer()
-        # Operations on host memory that are not known to have ended: their tensors must stay.
-        self._running: deque[HostWork] = deque()
-        self._batch: tuple[DeviceWork, list[Operation], list[torch.Tensor]] | None = None
-        self._sequence = 0
-
-    # -- starting ------------------------------------------------------------
-
-    def _launch(self, operations: list[Operation], tensors: Tensors, result: list, opts: Any = None, before: Copies = (), after: Copies = ()) -> Any:
-        """
-        Starts `operations` on the device of tensors[0]. `tensors` are kept until they have ended. before, after: copies of
-        (to, from) that belong in front and behind.
-        """
-        self._sequence += 1
-        first = tensors[0]
-        if first.is_cuda or self._is_paged_on_gpu(first):
-            return self._launch_device(operations, tensors, result, opts, before, after)
-        for target, source in before:
-            target.copy_(source)
-        running = self._running
-        while running and running[0].is_completed():
-            running.popleft()
-        requests = self.communicator.start(operations, _timeout_ms(opts)) if operations else []
-        work = HostWork(self.communicator, requests, (tensors, before), after, result, self._completer)
-        running.append(work)
-        return work
-
-    def _is_paged_on_gpu(self, tensor: torch.Tensor) -> bool:
-        """Pinned host memory goes through the GPU's pool once paging is on and the group has a GPU."""
-        communicator = self.communicator
-        return bool(communicator.configuration.page_size and communicator.device is not None and tensor.is_pinned())
-
-    def _launch_device(self, operations: list[Operation], tensors: Tensors, result: list, opts: Any, before: Copies, after: Copies) -> Any:
-        communicator = self.communicator
-        if communicator.device is None or tensors[0].is_cuda and tensors[0].device != communicator.device:
-            communicator.attach(tensors[0].device)
-        device = communicator.device
-        assert device is not None
-        if self._batch is not None:
-            work, batched, kept = self._batch
-            if before or after:
-                raise unsupported("a coalesced group takes lists of tensors only where they lie one behind the other")
-            batched.extend(operations)
-            kept.extend(tensors)
-            return work
-        if not getattr(opts, "asyncOp", True):
-            # Nobody overlaps with it: queued where the caller computes, without an event.
-            for target, source in before:
-                target.copy_(source)
-            if operations:
-                communicator.enqueue(operations, torch._C._cuda_getCurrentRawStream(device.index))
-            for target, source in after:
-                target.copy_(source)
-            return DeviceWork(communicator, tensors, result, None)
-        stream = communicator.stream
-        stream.wait_stream(torch.cuda.current_stream(device))
-        kept = [*tensors, *(source for _, source in before), *(target for target, _ in after)]
-        work = DeviceWork(communicator, kept, result, stream)
-        with torch.cuda.stream(stream):
-            for target, source in before:
-                target.copy_(source)
-            if operations:
-                communicator.enqueue(operations, stream.cuda_stream)
-            for target, source in after:
-                target.copy_(source)
-        work.queued()
-        return work
+class Collectives(Launching):
+    """The operations; how they start is Launching's."""
 
     # -- one tensor, in place --------------------------------------------------
 
@@ -191,7 +109,9 @@ class Collectives:
 
     def allgather_coalesced(self, output_lists: Sequence[Tensors], inputs: Tensors, opts: Any = None) -> Any:
         """outputs[r][i] = inputs[i] of rank r, as torch lays these lists out."""
-        flats, copies, operations = [], [], []
+        flats: list[torch.Tensor] = []
+        copies: list[tuple[torch.Tensor, torch.Tensor]] = []
+        operations: list[Operation] = []
         for number, input in enumerate(inputs):
             check_tensor(input, "input")
             outputs = self._list_of_world([row[number] for row in output_lists], "outputs", input)
@@ -359,33 +279,6 @@ class Collectives:
         datatype, count = movement(tensor.dtype, tensor.numel(), tensor.element_size())
         return self._launch([(name, tensor.data_ptr(), count, datatype, peer)], [tensor], [tensor])
 
-    # -- coalescing on CUDA ------------------------------------------------------------
-
-    def _start_coalescing(self, device: Any = None) -> None:
-        """From here to _end_coalescing operations on CUDA tensors are collected; then they run as one exchange."""
-        if self._batch is not None:
-            raise StepcclError(INVALID_USAGE, "a coalesced group has begun already")
-        device = torch.device(device) if device is not None else self.communicator.device
-        if device is None or device.type != "cuda":
-            raise unsupported(f"coalescing on {device}: operations on host memory move side by side anyway")
-        if device.index is None:
-            device = torch.device("cuda", torch.cuda.current_device())
-        self.communicator.attach(device)
-        stream = self.communicator.stream
-        self._batch = (DeviceWork(self.communicator, [], [], stream), [], [])
-
-    def _end_coalescing(self, device: Any = None) -> Any:
-        if self._batch is None:
-            raise StepcclError(INVALID_USAGE, "no coalesced group has begun")
-        (work, operations, tensors), self._batch = self._batch, None
-        communicator = self.communicator
-        communicator.stream.wait_stream(torch.cuda.current_stream(communicator.device))
-        if operations:
-            communicator.enqueue(operations, communicator.stream.cuda_stream)
-        work._tensors = work._result = tensors
-        work.queued()
-        return work
-
     # -- everything else ---------------------------------------------------------------
 
     def barrier(self, opts: Any = None) -> Any:
@@ -402,10 +295,8 @@ class Collectives:
                 return DeviceWork(self.communicator, [], [], None)
             stream.synchronize()
             self.communicator.check_engine()
-        requests = self.communicator.start([("barrier",)], _timeout_ms(opts))
-        work = HostWork(self.communicator, requests, (), (), [], self._completer)
-        self._running.append(work)
-        return work
+        requests = self.communicator.start([("barrier",)], timeout_ms(opts))
+        return self._keep(HostWork(self.communicator, requests, (), (), [], self._completer))
 
     def monitored_barrier(self, timeout: Any = None, wait_all_ranks: bool = False) -> None:
         """A barrier on host memory; its error names a rank that did not come."""

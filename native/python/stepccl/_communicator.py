@@ -230,9 +230,11 @@ class Communicator:
                 return
             self.open = False
             engine, self._engine = self._engine, c_void_p()
-            if engine:
-                check_cuda(lib.cuda_detach(engine))
-            check(lib.comm_destroy(self._comm))
+            try:
+                if engine:
+                    check_cuda(lib.cuda_detach(engine))
+            finally:
+                check(lib.comm_destroy(self._comm))
 
     def _check_open(self) -> None:
         if not self.open:

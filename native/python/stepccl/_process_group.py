@@ -24,7 +24,7 @@ _ID, _FAILED = b"I", b"E"
 # Creation waits for other processes at most so long, also where operations may take longer.
 _MOST_JOIN_S = 300.0
 
-_groups: "weakref.WeakSet[Collectives]" = weakref.WeakSet()
+_groups: "weakref.WeakSet[ProcessGroupStepCCL]" = weakref.WeakSet()
 
 
 def _meet(store: Any, rank: int, world: int, timeout: timedelta, configuration: _settings.Configuration) -> Communicator:

@@ -229,6 +229,7 @@ class DeviceWork(_BaseWork):
         self._check_queued()
         if self._future is None:
             device = self._communicator.device
+            assert device is not None
             future: Future = Future(devices=[device])
             with torch.cuda.stream(self._stream or torch.cuda.current_stream(device)):
                 future.set_result(self._result)
