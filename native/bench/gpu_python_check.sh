@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The PyTorch package on GPUs: its tests on CUDA tensors, CUDA graphs, then short DDP and FSDP2 runs against NCCL.
+# The PyTorch package on a GPU machine: its tests on host memory (under that machine's torch) and on CUDA tensors, CUDA graphs,
+# short DDP and FSDP2 runs, one of them against NCCL.
 #   STEPCCL_LIBRARY=.../libstepccl.so native/bench/gpu_python_check.sh [OUT_DIR]
 # Every step has its own limit of time. OUT_DIR (default: $OUT, else a new folder) gets python-check.json and the logs.
 # Exit status: 0 when every step passed.
@@ -34,6 +35,7 @@ step() {
 
 cd "$root/native/python/tests" || exit 1
 pytest=("$python" -m pytest -p no:cacheprovider -ra -q --junitxml)
+step host 150 env STEPCCL_TEST_DEVICE=cpu "${pytest[@]}" "$out/host.xml"
 step library 60 "${pytest[@]}" "$out/library.xml" test_library.py
 step collectives 120 "${pytest[@]}" "$out/collectives.xml" test_collectives.py
 step semantics 150 "${pytest[@]}" "$out/semantics.xml" test_semantics.py

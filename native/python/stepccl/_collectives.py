@@ -14,7 +14,7 @@ import torch
 from ._communicator import Operation
 from ._errors import bad_argument, unsupported
 from ._launching import Launching, Tensors, timeout_ms
-from ._types import check_alike, check_elements, check_tensor, lie_in_row, movement, offsets, one, premultiplier, reduction
+from ._types import check_alike, check_elements, check_tensor, lie_in_row, movement, offsets, one, reduction
 from ._work import Copies, DeviceWork, HostWork
 
 
@@ -31,14 +31,10 @@ class Collectives(Launching):
             raise bad_argument("tensors is an empty list")
         operations: list[Operation] = []
         before: list[tuple[torch.Tensor, torch.Tensor]] = []
-        op = getattr(opts, "reduceOp", torch.distributed.ReduceOp.SUM)
-        factor = premultiplier(op)
         for tensor in tensors:
             check_tensor(tensor, "tensor", dense=True)
-            if factor is None:
-                datatype, redop = reduction(op, tensor.dtype)
-            else:
-                datatype, redop = reduction(torch.distributed.ReduceOp.SUM, tensor.dtype)
+            datatype, redop, factor = reduction(opts, tensor.dtype)
+            if factor is not None:
                 before.append((tensor, tensor * factor))
             address = tensor.data_ptr()
             operations.append(("all_reduce", address, address, tensor.numel(), datatype, redop))
@@ -60,10 +56,8 @@ class Collectives(Launching):
     def reduce(self, tensors: Tensors, opts: Any = None) -> Any:
         """The reduction into the tensor of opts.rootRank; elsewhere the tensor stays as it is."""
         tensor = check_tensor(one(tensors, "tensors"), "tensor", dense=True)
-        op = getattr(opts, "reduceOp", torch.distributed.ReduceOp.SUM)
-        factor = premultiplier(op)
+        datatype, redop, factor = reduction(opts, tensor.dtype)
         source = tensor if factor is None else tensor * factor
-        datatype, redop = reduction(op if factor is None else torch.distributed.ReduceOp.SUM, tensor.dtype)
         root = self._root(opts)
         target = tensor.data_ptr() if self.communicator.rank == root else (0 if tensor.is_cuda else tensor.data_ptr())
         operation = ("reduce", source.data_ptr(), target, tensor.numel(), datatype, redop, root)
@@ -168,31 +162,27 @@ class Collectives(Launching):
     def reduce_scatter_tensor_coalesced(self, outputs: Tensors, inputs: Tensors, opts: Any = None) -> Any:
         if len(outputs) != len(inputs) or not inputs:
             raise bad_argument(f"there are {len(outputs)} outputs for {len(inputs)} inputs")
-        op = getattr(opts, "reduceOp", torch.distributed.ReduceOp.SUM)
-        factor = premultiplier(op)
-        if factor is not None:
-            op = torch.distributed.ReduceOp.SUM
-            inputs = [input * factor for input in inputs]
         operations: list[Operation] = []
+        kept = [*inputs, *outputs]
         for output, input in zip(outputs, inputs):
             check_tensor(input, "input")
             check_tensor(output, "output")
             check_alike((input, output), "input and output")
             check_elements(input, "input", output.numel() * self.communicator.world)
-            datatype, redop = reduction(op, input.dtype)
+            datatype, redop, factor = reduction(opts, input.dtype)
+            if factor is not None:
+                input = input * factor
+                kept.append(input)
             operations.append(("reduce_scatter", input.data_ptr(), output.data_ptr(), output.numel(), datatype, redop))
-        return self._launch(operations, [*inputs, *outputs], list(outputs), opts)
+        return self._launch(operations, kept, list(outputs), opts)
 
     def reduce_scatter(self, outputs: Tensors, input_lists: Sequence[Tensors], opts: Any = None) -> Any:
         """output of rank r = the reduction of inputs[r]; sizes may differ between ranks."""
         output = check_tensor(one(outputs, "outputs"), "output")
         inputs = self._list_of_world(one(input_lists, "input_lists"), "inputs", output)
-        op = getattr(opts, "reduceOp", torch.distributed.ReduceOp.SUM)
-        factor = premultiplier(op)
+        datatype, redop, factor = reduction(opts, output.dtype)
         if factor is not None:
-            op = torch.distributed.ReduceOp.SUM
             inputs = [input * factor for input in inputs]
-        datatype, redop = reduction(op, output.dtype)
         if all(input.numel() == output.numel() for input in inputs):
             flat, copies = self._row(inputs)
             operation = ("reduce_scatter", flat.data_ptr(), output.data_ptr(), output.numel(), datatype, redop)

@@ -20,44 +20,33 @@ DATATYPES: dict[torch.dtype, int] = {
     if hasattr(torch, name)
 }  # fmt: skip
 SUM, PROD, MIN, MAX, AVG = range(5)
-REDUCTIONS: dict[Any, int] = {
-    ReduceOp.RedOpType.SUM: SUM,
-    ReduceOp.RedOpType.PRODUCT: PROD,
-    ReduceOp.RedOpType.MIN: MIN,
-    ReduceOp.RedOpType.MAX: MAX,
-    ReduceOp.RedOpType.AVG: AVG,
+# torch's RedOpType by its number: comparing and hashing the enumeration itself costs microseconds in every call.
+_KINDS: dict[str, int] = {name: member.value for name, member in ReduceOp.RedOpType.__members__.items()}
+_NAMES = {number: name for name, number in _KINDS.items()}
+_PREMUL_SUM = _KINDS.get("PREMUL_SUM", -1)
+_REDUCTIONS: dict[tuple[int, torch.dtype], tuple[int, int]] = {
+    (_KINDS[name], dtype): (datatype, redop)
+    for name, redop in (("SUM", SUM), ("PRODUCT", PROD), ("MIN", MIN), ("MAX", MAX), ("AVG", AVG), ("PREMUL_SUM", SUM))
+    if name in _KINDS
+    for dtype, datatype in DATATYPES.items()
 }
 # On bool, stored as 0 and 1: OR and AND.
-_BOOL_REDUCTIONS: dict[Any, int] = {
-    ReduceOp.RedOpType.SUM: MAX,
-    ReduceOp.RedOpType.MAX: MAX,
-    ReduceOp.RedOpType.BOR: MAX,
-    ReduceOp.RedOpType.PRODUCT: MIN,
-    ReduceOp.RedOpType.MIN: MIN,
-    ReduceOp.RedOpType.BAND: MIN,
-}
+_REDUCTIONS.update({(_KINDS[name], torch.bool): (_UINT8, MAX) for name in ("SUM", "MAX", "BOR")})
+_REDUCTIONS.update({(_KINDS[name], torch.bool): (_UINT8, MIN) for name in ("PRODUCT", "MIN", "BAND")})
 
 
-def kind_of(op: Any) -> Any:
-    """The RedOpType of a ReduceOp."""
-    return op.op if hasattr(op, "op") else op
-
-
-def reduction(op: Any, dtype: torch.dtype) -> tuple[int, int]:
-    """(datatype, redop) of the library for a reduction of this type. StepcclError R103 where there is none."""
-    kind = kind_of(op)
-    if dtype is torch.bool:
-        if kind in _BOOL_REDUCTIONS:
-            return _UINT8, _BOOL_REDUCTIONS[kind]
-    elif dtype in DATATYPES and kind in REDUCTIONS:
-        return DATATYPES[dtype], REDUCTIONS[kind]
-    raise unsupported(f"there is no {str(kind).rsplit('.', 1)[-1]} of {dtype}")
-
-
-def premultiplier(op: Any) -> Any:
-    """The factor (a number or a tensor) of ReduceOp.PREMUL_SUM, None for every other reduction."""
-    premul = getattr(ReduceOp.RedOpType, "PREMUL_SUM", None)
-    return op.__getstate__()[1] if premul is not None and kind_of(op) == premul else None
+def reduction(opts: Any, dtype: torch.dtype) -> tuple[int, int, Any]:
+    """
+    (datatype, redop, factor) of an options object's reduceOp (SUM without one) on a type. factor: a number or tensor that the
+    input is multiplied with first (PREMUL_SUM), None mostly. StepcclError R103 where there is no such reduction.
+    """
+    op = getattr(opts, "reduceOp", None)
+    number = _KINDS["SUM"] if op is None else getattr(op, "op", op).value
+    try:
+        datatype, redop = _REDUCTIONS[number, dtype]
+    except KeyError:
+        raise unsupported(f"there is no {_NAMES.get(number, number)} of {dtype}") from None
+    return datatype, redop, op.__getstate__()[1] if number == _PREMUL_SUM else None
 
 
 def movement(dtype: torch.dtype, elements: int, element_size: int) -> tuple[int, int]:
