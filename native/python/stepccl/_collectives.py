@@ -11,7 +11,7 @@ from typing import Any, Sequence
 
 import torch
 
-from ._communicator import Operation
+from ._communicator import HIGH, Operation
 from ._errors import bad_argument, unsupported
 from ._launching import Launching, Tensors, timeout_ms
 from ._types import check_alike, check_elements, check_tensor, lie_in_row, movement, offsets, one, reduction
@@ -267,7 +267,8 @@ class Collectives(Launching):
         if not 0 <= peer < self.communicator.world or peer == self.communicator.rank:
             raise bad_argument(f"rank {peer} is not another rank of this group of {self.communicator.world}")
         datatype, count = movement(tensor.dtype, tensor.numel(), tensor.element_size())
-        return self._launch([(name, tensor.data_ptr(), count, datatype, peer)], [tensor], [tensor])
+        # A receive that was posted early must not hold back the collectives that come before its message.
+        return self._launch([(name, tensor.data_ptr(), count, datatype, peer)], [tensor], [tensor], priority=HIGH)
 
     # -- everything else ---------------------------------------------------------------
 

@@ -15,6 +15,7 @@ from ._library import Call, CommInfo, CudaInfo, CudaPoolInfo, UniqueId, byref, l
 
 _numbers = itertools.count()
 # An operation in the library's words: the C function without its prefix, and its arguments from the buffers on.
+NORMAL, HIGH = 0, 1
 Operation = tuple  # (name, *arguments)
 TRANSPORTS = ("none", "shm", "tcp", "rdma", "dma", "gpu_peer")
 ASYNC_LEVELS = ("none", "stream", "nic")
@@ -25,14 +26,14 @@ COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduc
 class Request:
     """A handle of an asynchronous operation on host memory; freed with this object."""
 
-    __slots__ = ("_handle", "_comm")
+    __slots__ = ("_handle", "_rank")
 
-    def __init__(self, handle: c_void_p, comm: c_void_p) -> None:
-        self._handle, self._comm = handle, comm
+    def __init__(self, handle: c_void_p, rank: int) -> None:
+        self._handle, self._rank = handle, rank
 
     def wait(self, timeout_ms: int = 0) -> None:
         """Blocks without the GIL. StepcclError: the operation's, or R203 after timeout_ms while it goes on."""
-        check(lib.request_wait(self._handle, timeout_ms), self._comm)
+        check(lib.request_wait(self._handle, timeout_ms), self._rank)
 
     def done(self) -> bool:
         """Whether the operation has ended, well or not. Does not block or raise."""
@@ -69,12 +70,15 @@ class Communicator:
 
     # -- host memory -------------------------------------------------------
 
-    def start(self, operations: Sequence[Operation], timeout_ms: int = 0) -> list[Request]:
-        """Starts operations on host memory, several as one group; gives a request for each. StepcclError: nothing has started."""
+    def start(self, operations: Sequence[Operation], timeout_ms: int = 0, priority: int = NORMAL) -> list[Request]:
+        """
+        Starts operations on host memory, several as one group; gives a request for each. Those of one priority run in order,
+        and do not wait for those of another. StepcclError: nothing has started.
+        """
         with self._lock:
             self._check_open()
             handles = [c_void_p() for _ in operations]
-            calls = [Call(timeout_ms=timeout_ms, request=addressof(handle)) for handle in handles]
+            calls = [Call(timeout_ms=timeout_ms, request=addressof(handle), priority=priority) for handle in handles]
             grouped = len(operations) > 1
             if grouped:
                 check(lib.group_start())
@@ -86,8 +90,8 @@ class Communicator:
             if grouped:
                 ended = lib.group_end()
                 first = first or ended
-            check(first, self._comm)
-            return [Request(handle, self._comm) for handle in handles]
+            check(first, self.rank)
+            return [Request(handle, self.rank) for handle in handles]
 
     # -- GPU ---------------------------------------------------------------
 
@@ -162,17 +166,17 @@ class Communicator:
     # -- settings and state --------------------------------------------------
 
     def set_pipeline_depth(self, depth: int) -> None:
-        check(lib.comm_set_pipeline_depth(self._comm, depth), self._comm)
+        check(lib.comm_set_pipeline_depth(self._comm, depth), self.rank)
         if self._engine:
             check_cuda(lib.cuda_set_pipeline_depth(self._engine, depth), self._engine)
 
     def tune_pipeline_depth(self) -> int:
         depth, latency_us = c_uint32(), c_double()
-        check(lib.comm_tune_pipeline_depth(self._comm, byref(depth), byref(latency_us)), self._comm)
+        check(lib.comm_tune_pipeline_depth(self._comm, byref(depth), byref(latency_us)), self.rank)
         return depth.value
 
     def set_paging(self, page_size: int, prefetch_depth: int) -> None:
-        check(lib.comm_enable_paging(self._comm, page_size, prefetch_depth), self._comm)
+        check(lib.comm_enable_paging(self._comm, page_size, prefetch_depth), self.rank)
         if self._engine:
             check_cuda(lib.cuda_paging(self._engine, page_size, prefetch_depth), self._engine)
         self._reconfigure(page_size=page_size, prefetch_depth=prefetch_depth)
@@ -194,7 +198,7 @@ class Communicator:
     def info(self) -> dict[str, Any]:
         """State of the communicator, and under "gpu" and "pool" of its GPU engine where it has one."""
         raw = CommInfo()
-        check(lib.comm_query(self._comm, byref(raw)), self._comm)
+        check(lib.comm_query(self._comm, byref(raw)), self.rank)
         found = _values(raw)
         found["transport"] = TRANSPORTS[raw.transport]
         found["state"] = lib.result_code(raw.state).decode()
@@ -212,7 +216,7 @@ class Communicator:
         if collective not in COLLECTIVES:
             raise bad_argument(f"there is no collective {collective!r}; there are {', '.join(COLLECTIVES)}")
         text = create_string_buffer(16384)
-        check(lib.comm_explain(self._comm, COLLECTIVES.index(collective), size_bytes, None, None, text, len(text)), self._comm)
+        check(lib.comm_explain(self._comm, COLLECTIVES.index(collective), size_bytes, None, None, text, len(text)), self.rank)
         return text.value.decode()
 
     def abort(self) -> None:
@@ -221,7 +225,7 @@ class Communicator:
             return
         if self._engine:
             check_cuda(lib.cuda_abort(self._engine), self._engine)
-        check(lib.comm_abort(self._comm), self._comm)
+        check(lib.comm_abort(self._comm), self.rank)
 
     def close(self) -> None:
         """Leaves: waits for the other ranks unless the communicator has failed. Does nothing the second time."""
@@ -234,7 +238,7 @@ class Communicator:
                 if engine:
                     check_cuda(lib.cuda_detach(engine))
             finally:
-                check(lib.comm_destroy(self._comm))
+                check(lib.comm_destroy(self._comm), self.rank)
 
     def _check_open(self) -> None:
         if not self.open:

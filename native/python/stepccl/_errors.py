@@ -49,12 +49,14 @@ def _details(result: int, info: ErrorInfo) -> StepcclError:
     return StepcclError(result, info.text.decode(errors="replace"), info.rank, info.peer)
 
 
-def check(result: int, comm: object = None) -> None:
-    """Raises what a function of stepccl.h returned, unless it is success."""
+def check(result: int, rank: int = -1) -> None:
+    """Raises what a function of stepccl.h returned in this thread, unless it is success. rank: of the communicator, if there is one."""
     if result:
         info = ErrorInfo()
-        lib.last_error(comm, byref(info))
-        raise _details(result, info)
+        lib.last_error(None, byref(info))
+        problem = _details(result, info)
+        problem.rank = rank if rank >= 0 else problem.rank
+        raise problem
 
 
 def check_cuda(result: int, engine: object = None) -> None:

@@ -8,9 +8,9 @@ from typing import Any, Sequence
 
 import torch
 
-from ._communicator import Communicator, Operation
+from ._communicator import NORMAL, Communicator, Operation
 from ._errors import INVALID_USAGE, StepcclError, unsupported
-from ._work import Completer, Copies, DeviceWork, HostWork
+from ._work import AllWork, Completer, Copies, DeviceWork, HostWork
 
 Tensors = Sequence[torch.Tensor]
 _MANY = 64
@@ -35,13 +35,14 @@ class Launching:
         # Operations on host memory that are not known to have ended: their tensors must stay.
         self._running: deque[HostWork] = deque()
         self._running_lock = threading.Lock()
+        self._host_batch: list[Any] | None = None
         self._batch: tuple[DeviceWork, list[Operation], list[torch.Tensor]] | None = None
         self._sequence = 0
 
-    def _launch(self, operations: Sequence[Operation], tensors: Tensors, result: list, opts: Any = None, before: Copies = (), after: Copies = ()) -> Any:
+    def _launch(self, operations: Sequence[Operation], tensors: Tensors, result: list, opts: Any = None, before: Copies = (), after: Copies = (), priority: int = NORMAL) -> Any:
         """
         Starts `operations` on the device of tensors[0]. `tensors` are kept until they have ended. before, after: copies of
-        (to, from) that belong in front and behind.
+        (to, from) that belong in front and behind. priority: on host memory, see Communicator.start.
         """
         self._sequence += 1
         first = tensors[0]
@@ -49,7 +50,7 @@ class Launching:
             return self._launch_device(operations, tensors, result, opts, before, after)
         for target, source in before:
             target.copy_(source)
-        requests = self.communicator.start(operations, timeout_ms(opts)) if operations else []
+        requests = self.communicator.start(operations, timeout_ms(opts), priority) if operations else []
         return self._keep(HostWork(self.communicator, requests, (tensors, before), after, result, self._completer))
 
     def _keep(self, work: HostWork) -> HostWork:
@@ -61,6 +62,8 @@ class Launching:
             if len(running) >= _MANY:  # the first may be a receive that comes late
                 self._running = running = deque(one for one in running if not one.is_completed())
             running.append(work)
+        if self._host_batch is not None:
+            self._host_batch.append(work)
         return work
 
     def _is_paged_on_gpu(self, tensor: torch.Tensor) -> bool:
@@ -105,19 +108,26 @@ class Launching:
         return work
 
     def _start_coalescing(self, device: Any = None) -> None:
-        """From here to _end_coalescing operations on CUDA tensors are collected; then they run as one exchange."""
-        if self._batch is not None:
+        """
+        From here to _end_coalescing the operations belong together. On CUDA they are collected and then run as one exchange; on
+        host memory they move side by side as they come.
+        """
+        if self._batch is not None or self._host_batch is not None:
             raise StepcclError(INVALID_USAGE, "a coalesced group has begun already")
         device = torch.device(device) if device is not None else self.communicator.device
         if device is None or device.type != "cuda":
-            raise unsupported(f"coalescing on {device}: operations on host memory move side by side anyway")
+            self._host_batch = []
+            return
         if device.index is None:
             device = torch.device("cuda", torch.cuda.current_device())
         self.communicator.attach(device)
-        stream = self.communicator.stream
-        self._batch = (DeviceWork(self.communicator, [], [], stream), [], [])
+        self._batch = (DeviceWork(self.communicator, [], [], self.communicator.stream), [], [])
 
     def _end_coalescing(self, device: Any = None) -> Any:
+        """One handle for all of them."""
+        if self._host_batch is not None:
+            works, self._host_batch = self._host_batch, None
+            return AllWork(self.communicator, works)
         if self._batch is None:
             raise StepcclError(INVALID_USAGE, "no coalesced group has begun")
         (work, operations, tensors), self._batch = self._batch, None
@@ -128,3 +138,7 @@ class Launching:
         work._tensors = work._result = tensors
         work.queued()
         return work
+
+    def _drop_coalescing(self) -> None:
+        """After an error inside a coalesced group: what was collected does not run."""
+        self._batch = self._host_batch = None

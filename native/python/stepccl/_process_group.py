@@ -6,7 +6,7 @@ import atexit
 import functools
 import weakref
 from datetime import timedelta
-from typing import Any, Sequence
+from typing import Any, Iterable, Sequence
 
 import torch
 import torch.distributed as dist
@@ -127,7 +127,7 @@ class ProcessGroupStepCCL(Collectives, dist.ProcessGroup):
         self.communicator.abort()
 
     def shutdown(self) -> None:
-        """Waits for what runs, then leaves. destroy_process_group calls it; before torch 2.6 it happens when the group is dropped."""
+        """Waits for what runs, then leaves. destroy_process_group calls it."""
         if not self.communicator.open:
             return
         for work in list(self._running):
@@ -159,14 +159,16 @@ def register() -> None:
         dist.Backend.register_backend(NAME, create, extended_api=True, devices=["cpu", "cuda"])
     except TypeError:  # before torch 2.0 a backend had no devices
         dist.Backend.register_backend(NAME, create, extended_api=True)
-    _batch_on_cuda()
+    _batch_messages()
+    if not hasattr(dist.ProcessGroup, "shutdown"):
+        _leave_on_destroy()
     atexit.register(_leave)
 
 
-def _batch_on_cuda() -> None:
+def _batch_messages() -> None:
     """
     torch coalesces batch_isend_irecv only for its own class of group and issues the messages one by one for others; on a
-    stream two ranks that both send first would wait for each other. For CUDA tensors of our groups this does the coalescing.
+    stream two ranks that both send first would wait for each other. For our groups this does the coalescing.
     """
     original = distributed_c10d.batch_isend_irecv
 
@@ -175,26 +177,45 @@ def _batch_on_cuda() -> None:
         group = p2p_op_list[0].group if p2p_op_list else None
         if group is None and dist.is_initialized():
             group = dist.group.WORLD
-        if not isinstance(group, ProcessGroupStepCCL) or not p2p_op_list[0].tensor.is_cuda:
+        if not isinstance(group, ProcessGroupStepCCL):
             return original(p2p_op_list)
         distributed_c10d._check_p2p_op_list(p2p_op_list)
         group._start_coalescing(p2p_op_list[0].tensor.device)
         try:
-            for op in p2p_op_list:
-                op.op(op.tensor, op.peer, op.group, op.tag)
+            works = [op.op(op.tensor, op.peer, op.group, op.tag) for op in p2p_op_list]
         except BaseException:
-            group._batch = None
+            group._drop_coalescing()
             raise
-        return [group._end_coalescing()]
+        together = group._end_coalescing()
+        return [together] if p2p_op_list[0].tensor.is_cuda else works
 
     distributed_c10d.batch_isend_irecv = batch_isend_irecv
     dist.batch_isend_irecv = batch_isend_irecv
 
 
+def _leave_on_destroy() -> None:
+    """Older versions of torch only drop their references to a group; others (DDP's, say) would keep it in the job."""
+    original = distributed_c10d.destroy_process_group
+
+    @functools.wraps(original)
+    def destroy_process_group(group: Any = None) -> None:
+        leaving = list(_groups) if group is None or group is dist.group.WORLD else [group]
+        original(group)
+        _shut_down(one for one in leaving if isinstance(one, ProcessGroupStepCCL))
+
+    distributed_c10d.destroy_process_group = destroy_process_group
+    dist.destroy_process_group = destroy_process_group
+
+
+def _shut_down(groups: Iterable[ProcessGroupStepCCL]) -> None:
+    """The youngest first, on every rank alike."""
+    for group in sorted(groups, key=lambda one: one.communicator.number, reverse=True):
+        group.shutdown()
+
+
 def _leave() -> None:
     """At the interpreter's end: groups that nobody destroyed leave, so that the other ranks do not take it for a death."""
-    for group in sorted(_groups, key=lambda one: one.communicator.number, reverse=True):
-        group.shutdown()
+    _shut_down(list(_groups))
 
 
 def group_of(group: Any = None) -> ProcessGroupStepCCL:

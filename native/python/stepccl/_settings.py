@@ -56,6 +56,7 @@ class Configuration:
             page_bytes=self.page_size,
             prefetch_depth=self.prefetch_depth if self.page_size else 0,
             compression=_COMPRESSIONS[self.compression],
+            priority_levels=2,  # collectives, and messages beside them
         )
 
     def cuda(self, device: int, timeout_ms: int) -> CudaConfig:

@@ -123,6 +123,31 @@ class HostWork(_BaseWork):
             self._tensors = self._copies = ()
 
 
+class AllWork(_BaseWork):
+    """Several handles as one."""
+
+    def __init__(self, communicator: Communicator, works: Sequence[_BaseWork]) -> None:
+        super().__init__(communicator, [tensor for work in works for tensor in work._result])
+        self._works = works
+
+    def wait(self, timeout: Any = None) -> bool:
+        for work in self._works:
+            work.wait(timeout)
+        return True
+
+    def is_completed(self) -> bool:
+        return all(work.is_completed() for work in self._works)
+
+    def exception(self) -> Exception | None:
+        return next((work.exception() for work in self._works if work.exception() is not None), None)
+
+    def is_success(self) -> bool:
+        return all(work.is_success() for work in self._works)
+
+    def get_future(self) -> Future:
+        return torch.futures.collect_all([work.get_future() for work in self._works])
+
+
 class Completer:
     """Completes futures of operations on host memory: one thread for each group, from the first future on."""
 
