@@ -10,7 +10,7 @@ from typing import Any, Sequence
 import torch
 
 from . import _settings
-from ._errors import INVALID_USAGE, StepcclError, bad_argument, check, check_cuda, unsupported
+from ._errors import INVALID_USAGE, TIMEOUT, StepcclError, bad_argument, check, check_cuda, unsupported
 from ._library import Call, CommInfo, CudaInfo, CudaPoolInfo, UniqueId, byref, lib
 
 _numbers = itertools.count()
@@ -31,9 +31,19 @@ class Request:
     def __init__(self, handle: c_void_p, rank: int) -> None:
         self._handle, self._rank = handle, rank
 
-    def wait(self, timeout_ms: int = 0) -> None:
-        """Blocks without the GIL. StepcclError: the operation's, or R203 after timeout_ms while it goes on."""
-        check(lib.request_wait(self._handle, timeout_ms), self._rank)
+    def wait(self, timeout_ms: int = 0) -> bool:
+        """
+        Blocks without the GIL, at most timeout_ms (0 = until the operation ends). False: it goes on. StepcclError: the
+        operation's.
+        """
+        try:
+            check(lib.request_wait(self._handle, timeout_ms), self._rank)
+        except StepcclError as problem:
+            # The library says so by the phase: a time-out of the operation itself has one.
+            if problem.result == TIMEOUT and problem.phase == 0:
+                return False
+            raise
+        return True
 
     def done(self) -> bool:
         """Whether the operation has ended, well or not. Does not block or raise."""

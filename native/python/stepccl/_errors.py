@@ -23,8 +23,8 @@ class StepcclError(_Base):
     one. peer: the rank at fault or waited for, -1 = none. next: what to do. str() holds all of it.
     """
 
-    def __init__(self, result: int, sentence: str, rank: int = -1, peer: int = -1) -> None:
-        self.result = result
+    def __init__(self, result: int, sentence: str, rank: int = -1, peer: int = -1, phase: int = 0) -> None:
+        self.result, self.phase = result, phase
         self.code: str = lib.result_code(result).decode()
         self.name: str = lib.result_name(result).decode()
         self.next: str = lib.result_help(result).decode()
@@ -46,7 +46,7 @@ def unsupported(text: str) -> StepcclError:
 def _details(result: int, info: ErrorInfo) -> StepcclError:
     if info.code != result:  # the details belong to an earlier error
         return StepcclError(result, "the library left no details")
-    return StepcclError(result, info.text.decode(errors="replace"), info.rank, info.peer)
+    return StepcclError(result, info.text.decode(errors="replace"), info.rank, info.peer, info.phase)
 
 
 def check(result: int, rank: int = -1) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import functools
+import time
 import weakref
 from datetime import timedelta
 from typing import Any, Iterable, Sequence
@@ -23,6 +24,7 @@ _KEY = "stepccl/unique_id"
 _ID, _FAILED = b"I", b"E"
 # Creation waits for other processes at most so long, also where operations may take longer.
 _MOST_JOIN_S = 300.0
+_LEAVE_S = 30.0
 
 _groups: "weakref.WeakSet[ProcessGroupStepCCL]" = weakref.WeakSet()
 
@@ -127,14 +129,18 @@ class ProcessGroupStepCCL(Collectives, dist.ProcessGroup):
         self.communicator.abort()
 
     def shutdown(self) -> None:
-        """Waits for what runs, then leaves. destroy_process_group calls it."""
+        """
+        Waits for what runs, then leaves; destroy_process_group calls it. What has not ended after a while (a receive without
+        its message, say) is aborted.
+        """
         if not self.communicator.open:
             return
-        for work in list(self._running):
-            try:
-                work.wait()
-            except StepcclError:
-                pass  # the handle's owner learns it there
+        until = time.monotonic() + _LEAVE_S
+        # Errors are for the handles' owners.
+        if not all([work._wait(max(1, int((until - time.monotonic()) * 1000))) for work in list(self._running)]):
+            self.communicator.abort()
+            for work in self._running:
+                work._wait(0)
         self._running.clear()
         self._completer.close()
         self.communicator.close()

@@ -16,6 +16,7 @@ from ._errors import INVALID_USAGE, TIMEOUT, StepcclError
 
 Copies = Sequence[tuple[torch.Tensor, torch.Tensor]]  # (to, from)
 _POLL_S = 0.0002
+_LOOK_MS = 2
 
 
 def _limit_ms(timeout: Any) -> int:
@@ -73,27 +74,28 @@ class HostWork(_BaseWork):
     def wait(self, timeout: Any = None) -> bool:
         """Blocks until the tensors may be used. StepcclError: the operation's, or R203 when `timeout` passes (it goes on then)."""
         limit_ms = _limit_ms(timeout)
-        until = time.monotonic() + limit_ms / 1000
-        for request in self._requests:
-            try:
-                request.wait(max(1, int((until - time.monotonic()) * 1000)) if limit_ms else 0)
-            except StepcclError as problem:
-                if problem.result == TIMEOUT and not request.done():
-                    raise
-                self._error = problem
-                self._end()
-                raise
-        self._end()
+        if not self._wait(limit_ms):
+            raise StepcclError(TIMEOUT, f"the operation has not ended within {limit_ms} ms; it goes on", self._communicator.rank)
         if self._error is not None:
             raise self._error
         return True
 
+    def _wait(self, limit_ms: int) -> bool:
+        """Whether the operations have ended, well or not, within the limit (0 = none)."""
+        until = time.monotonic() + limit_ms / 1000
+        for request in self._requests:
+            try:
+                if not request.wait(max(1, int((until - time.monotonic()) * 1000)) if limit_ms else 0):
+                    return False
+            except StepcclError as problem:
+                self._error = problem
+                break
+        self._end()
+        return True
+
     def is_completed(self) -> bool:
         if not self._finished and all(request.done() for request in self._requests):
-            try:
-                self.wait()
-            except StepcclError:
-                pass  # it is this handle's: exception() and wait() give it
+            self._wait(0)
         return self._finished
 
     def get_future(self) -> Future:
@@ -182,10 +184,7 @@ class Completer:
                     return
                 waiting = list(self._waiting)
             # Mostly they end in order: sleep in the first, but look at the others too, as a receive may come late.
-            try:
-                waiting[0][0].wait(0.002)
-            except StepcclError:
-                pass
+            waiting[0][0]._wait(_LOOK_MS)
             for entry in waiting:
                 if entry[0].is_completed():
                     with self._changed:

@@ -90,12 +90,13 @@ def dies(rank: int, world: int) -> float:
 
 def aborts(rank: int, world: int) -> str:
     tensor = torch.ones(1000)
-    dist.all_reduce(tensor)
     if rank == 0:
+        dist.all_reduce(tensor)
         stepccl.abort()
         return "R205"
     try:
-        dist.all_reduce(tensor)
+        for _ in range(2):  # the abort may come before the first has ended everywhere
+            dist.all_reduce(tensor)
     except StepcclError as problem:
         return problem.code
     return "no error"
@@ -146,6 +147,27 @@ def secret_is_gone(rank: int, world: int) -> None:
             store.wait(["stepccl/unique_id"], timedelta(milliseconds=50))
     group.barrier().wait()
     group.shutdown()
+
+
+def leaves_with_a_receive(rank: int, world: int) -> float:
+    """A receive that never gets its message does not keep a rank from leaving."""
+    group = dist.new_group(list(range(world)), backend="stepccl")
+    forgotten = group.recv([torch.empty(4)], (rank + 1) % world, 0)
+    began = time.monotonic()
+    group.shutdown()
+    with pytest.raises(StepcclError, match="^R20[56] "):
+        forgotten.wait()
+    return time.monotonic() - began
+
+
+def short_leave(rank: int, world: int) -> None:
+    stepccl._process_group._LEAVE_S = 0.5
+
+
+def test_a_forgotten_receive_is_aborted(ranks) -> None:
+    ranks.run(short_leave, own_group=False)
+    for seconds in ranks.run(leaves_with_a_receive):
+        assert seconds < 10
 
 
 def test_bad_arguments(ranks) -> None:
