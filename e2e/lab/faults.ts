@@ -1,3 +1,4 @@
+import { dmarDevice, dmarFaultOff, dmarFaultOn } from './dmar-fault.js';
 import { LabError } from './errors.js';
 import type { HubRequest } from './hub/protocol.js';
 import type { ExecResult } from './ssh.js';
@@ -14,6 +15,8 @@ interface FaultBase {
 }
 interface NodeFault extends FaultBase {
   readonly kind: 'node';
+  /** QEMU device that the machine has from before `on` until after `off`. */
+  readonly plug?: string;
   readonly on: string;
   readonly off: string;
 }
@@ -39,6 +42,20 @@ unload() {
 }
 daemon_again() {
     if [ -e "$keep/daemon-was-active" ]; then rm "$keep/daemon-was-active"; systemctl start --no-block "$unit"; fi
+}
+# The data address with the length of its prefix, such as 10.77.0.2/24, and the one that took its place.
+data_address() { ip -o -4 addr show dev eth1 | sed -n 's/.* inet \(10\.77\.[0-9.]*\/[0-9]*\) .*/\1/p'; }
+other_address() { echo "10.88.$(data_address | cut -d. -f3-)"; }
+has_address() { ip -o -4 addr show dev eth1 | grep -q " $1 "; }
+gid_index() {
+    gid=$(printf '0000:0000:0000:0000:0000:ffff:%02x%02x:%02x%02x' $(echo "$1" | sed 's,/.*,,; s/\./ /g'))
+    grep -lx "$gid" /sys/class/infiniband/rxe0/ports/1/gids/* 2>/dev/null | head -n 1
+}
+# The kernel changes the GID table some time after the address: waits until -z or -n holds for the address's GID.
+gid_settles() {
+    [ -e /sys/class/infiniband/rxe0 ] || return 0
+    for try in $(seq 100); do if test "$1" "$(gid_index "$2")"; then return 0; fi; sleep 0.1; done
+    die "the GID table does not follow the addresses"
 }
 module_back() {
     [ -e "$keep/dma_engine.ko" ] || exit 0
@@ -115,6 +132,33 @@ fi`,
     off: '[ -e /sys/class/infiniband/rxe0 ] || rdma link add rxe0 type rxe netdev eth1',
   },
   {
+    name: 'wrong-gid-index',
+    kind: 'node',
+    between: false,
+    description: 'another address has the GID index that the cluster names for the data address',
+    on: String.raw`[ -e /sys/class/infiniband/rxe0 ] || die "there is no rxe0 on this node"
+own=$(data_address)
+other=$(other_address)
+[ -n "$own" ] || die "eth1 has no data address"
+if ! has_address "$other"; then
+    ip addr del "$own" dev eth1
+    gid_settles -z "$own"
+    ip addr add "$other" dev eth1
+    gid_settles -n "$other"
+    ip addr add "$own" dev eth1
+    gid_settles -n "$own"
+fi`,
+    off: String.raw`own=$(data_address)
+other=$(other_address)
+if has_address "$other"; then
+    ip addr del "$other" dev eth1
+    ip addr del "$own" dev eth1
+    gid_settles -z "$other"
+    gid_settles -z "$own"
+    ip addr add "$own" dev eth1
+fi`,
+  },
+  {
     name: 'memlock-small',
     kind: 'node',
     between: false,
@@ -189,6 +233,31 @@ systemctl daemon-reload
 if unit_known; then systemctl reset-failed "$unit"; systemctl start --no-block "$unit"; fi`,
   },
   {
+    name: 'rank-stopped',
+    kind: 'node',
+    between: false,
+    description: 'the ranks that run on the node are stopped with SIGSTOP: they neither work nor end',
+    on: 'pkill -STOP -x stepccl-perf || die "no rank runs on this node"',
+    off: 'if pgrep -x stepccl-perf >/dev/null; then pkill -CONT -x stepccl-perf; fi',
+  },
+  {
+    name: 'dmar-fault',
+    kind: 'node',
+    between: false,
+    description: 'a device without a driver writes again and again to memory that the IOMMU did not give it',
+    plug: dmarDevice,
+    on: dmarFaultOn,
+    off: dmarFaultOff,
+  },
+  {
+    name: 'netem-loss-5',
+    kind: 'node',
+    between: false,
+    description: 'the node itself drops 5 % of what it sends on eth1',
+    on: 'tc qdisc replace dev eth1 root netem loss 5%',
+    off: 'if tc qdisc show dev eth1 | grep -q netem; then tc qdisc del dev eth1 root; fi',
+  },
+  {
     name: 'loss-5',
     kind: 'link',
     between: false,
@@ -219,6 +288,11 @@ export function findFault(name: string): Fault {
   const fault = faults.find((candidate) => candidate.name === name);
   if (fault === undefined) throw new LabError('LAB_BAD_ARGUMENT', `there is no fault ${JSON.stringify(name)}`, '`npm run lab -- fault --list` names them all.');
   return fault;
+}
+
+/** True when the fault needs a device that is plugged into the machine. */
+export function hasPlug(name: string): boolean {
+  return faults.some((fault) => fault.name === name && fault.kind === 'node' && fault.plug !== undefined);
 }
 
 /** The other node of a fault between two: the one asked for, else the next in the ring. */

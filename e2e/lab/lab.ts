@@ -9,8 +9,8 @@ import { askHub } from './hub/client.js';
 import type { HubStatus } from './hub/protocol.js';
 import { ensureImage, type Image } from './image/build.js';
 import { withLock } from './lock.js';
-import { choosePeer, findFault, runOnNode, type FaultName } from './faults.js';
-import { adopt, labKey, loadSnapshot, nodeFiles, onNode, portWasTaken, powerOnMachine, prepareDisk, storeSnapshot, takeSnapshot, waitForBoot, waitUntilSettled, type NodeContext } from './machines.js';
+import { choosePeer, findFault, hasPlug, runOnNode, type FaultName } from './faults.js';
+import { adopt, labKey, loadSnapshot, nodeFiles, onNode, plugDevice, portWasTaken, powerOnMachine, prepareDisk, storeSnapshot, takeSnapshot, unplugDevice, waitForBoot, waitUntilSettled, type NodeContext } from './machines.js';
 import { labPlace, type LabPlace } from './paths.js';
 import { freePorts } from './ports.js';
 import { findByToken, isAlive, killProcess, processRef, type ProcessRef } from './processes.js';
@@ -119,7 +119,10 @@ export class Lab {
       await askHub(this.#hubSocket(), { op: 'restore', port: index });
       // A cut between this node and another is whole again for both.
       for (const other of state.nodes) other.faults = other.faults.filter((active) => !(active.name === 'cut' && active.peer === index));
-      if (node.machine !== null && isAlive(node.machine)) await loadSnapshot(this.place, index);
+      // A snapshot knows nothing of a device that was plugged in since: such a machine starts anew.
+      const plugged = node.faults.some((active) => hasPlug(active.name));
+      if (plugged && node.machine !== null) await killProcess(node.machine);
+      if (!plugged && node.machine !== null && isAlive(node.machine)) await loadSnapshot(this.place, index);
       else node.machine = await powerOnMachine(context, node.sshPort, true);
       node.faults = [];
       await waitForBoot(context, node.machine, node.sshPort);
@@ -156,7 +159,11 @@ export class Lab {
       const before = node.faults.find((active) => active.name === name);
       const peer = fault.between ? choosePeer(index, state.nodes.map((other) => other.index), options.peer ?? before?.peer) : undefined;
       if (fault.kind === 'link') await askHub(this.#hubSocket(), fault.request(index, on, options.peer === undefined ? undefined : peer));
-      else await runOnNode(fault, on, { peerAddress: peer === undefined ? undefined : dataAddress(peer) }, (script) => onNode(context, node.sshPort, 'sudo sh -s', { input: script, timeoutMs: 60_000 }));
+      else {
+        if (on && fault.plug !== undefined) await plugDevice(this.place, index, fault.plug);
+        await runOnNode(fault, on, { peerAddress: peer === undefined ? undefined : dataAddress(peer) }, (script) => onNode(context, node.sshPort, 'sudo sh -s', { input: script, timeoutMs: 60_000 }));
+        if (!on && fault.plug !== undefined) await unplugDevice(this.place, index, fault.plug);
+      }
       node.faults = node.faults.filter((active) => active.name !== name);
       if (on) node.faults.push({ name, ...(peer === undefined ? {} : { peer }) });
     });

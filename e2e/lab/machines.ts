@@ -5,7 +5,7 @@ import { LabError } from './errors.js';
 import type { Image } from './image/build.js';
 import type { LabPlace } from './paths.js';
 import { isAlive, killProcess, runCommand, type ProcessRef } from './processes.js';
-import { lastLines, snapshotName, startMachine } from './qemu.js';
+import { hotplugSlot, lastLines, snapshotName, startMachine } from './qemu.js';
 import { Qmp } from './qmp.js';
 import { nodeMemoryMiB, type Slot, type SlotStore } from './slots.js';
 import { sshExec, waitForSshBanner, type ExecOptions, type ExecResult, type SshTarget } from './ssh.js';
@@ -150,6 +150,29 @@ export async function loadSnapshot(place: LabPlace, index: number): Promise<void
   await withQmp(place, index, async (qmp) => {
     expectSilence(index, 'the return to the snapshot', await qmp.monitor(`loadvm ${snapshotName}`));
     await qmp.execute('cont');
+  });
+}
+
+const plugged = async (qmp: Qmp, driver: string): Promise<boolean> =>
+  ((await qmp.execute('qom-list', { path: '/machine/peripheral' })) as { name: string }[]).some(({ name }) => name === `lab-${driver}`);
+
+/** Plugs a device into the free slot of a running node; does nothing when it is there. */
+export async function plugDevice(place: LabPlace, index: number, driver: string): Promise<void> {
+  await withQmp(place, index, async (qmp) => {
+    if (!(await plugged(qmp, driver))) await qmp.execute('device_add', { driver, id: `lab-${driver}`, bus: hotplugSlot });
+  });
+}
+
+/** Takes a plugged device out again and waits until the node has let it go. @throws LabError LAB_QEMU_FAILED. */
+export async function unplugDevice(place: LabPlace, index: number, driver: string): Promise<void> {
+  await withQmp(place, index, async (qmp) => {
+    if (!(await plugged(qmp, driver))) return;
+    await qmp.execute('device_del', { id: `lab-${driver}` });
+    const deadline = Date.now() + 30_000;
+    while (await plugged(qmp, driver)) {
+      if (Date.now() > deadline) throw new LabError('LAB_QEMU_FAILED', `node${index} does not let go of ${driver}`, 'Run `npm run lab -- reset` for the node.');
+      await new Promise((resolve) => setTimeout(resolve, 200));
+    }
   });
 }
 

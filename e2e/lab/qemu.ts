@@ -8,6 +8,9 @@ export const qemuProgram = 'qemu-system-x86_64';
 /** Name of the snapshot that every node's disk carries. */
 export const snapshotName = 'ready';
 
+/** The free PCIe slot of each node: a device can be plugged into it while the node runs. */
+export const hotplugSlot = 'hotplug1';
+
 /** What a virtual machine of the lab is started with. */
 export interface MachineSpec {
   /** Seen in the list of processes; begins with the lab's token. */
@@ -61,8 +64,7 @@ export function machineArguments(spec: MachineSpec): string[] {
       '-device', `virtio-net-pci,netdev=management,mac=52:54:00:76:00:${tail},romfile=`,
       '-netdev', `stream,id=data,server=off,addr.type=unix,addr.path=${option(hubSocket)}`,
       '-device', `virtio-net-pci,netdev=data,mac=52:54:00:77:00:${tail},romfile=`,
-      // A free slot, so that a device can be plugged into a running node.
-      '-device', 'pcie-root-port,id=hotplug1,chassis=1,slot=1',
+      '-device', `pcie-root-port,id=${hotplugSlot},chassis=1,slot=1`,
     );
   }
   for (const [tag, path] of Object.entries(spec.shares ?? {})) {
