@@ -112,7 +112,7 @@ export async function picture(page: Page, name: string): Promise<void> {
 }
 
 /** Fills the form of the Collectives page and presses Run; gives the header of the run that appears. */
-export async function startRun(page: Page, options: { transport: "Auto" | "TCP" | "RDMA"; min: string; max: string; factor: number; iterations: number; warmup?: number }): Promise<Locator> {
+export async function startRun(page: Page, options: { transport: "Auto" | "TCP" | "RDMA"; min: string; max: string; factor: number; iterations: number; warmup?: number; timeoutSeconds?: number }): Promise<Locator> {
   await goTo(page, "Collectives");
   const form = page.getByRole("form", { name: "New run" });
   await form.getByText(options.transport, { exact: true }).click();
@@ -121,7 +121,7 @@ export async function startRun(page: Page, options: { transport: "Auto" | "TCP" 
   await form.getByLabel("Times").fill(String(options.factor));
   await form.getByLabel("Iterations").fill(String(options.iterations));
   await form.getByLabel("Warm-up").fill(String(options.warmup ?? 1));
-  await form.getByLabel("Timeout (s)").fill("60");
+  await form.getByLabel("Timeout (s)").fill(String(options.timeoutSeconds ?? 60));
   await form.getByTestId("run-start").click();
   return page.getByTestId("run-header");
 }

@@ -26,6 +26,7 @@ test("what was read can be looked at as it was", async ({ page }) => {
   await goTo(page, "Diagnose");
   await page.getByTestId("diagnose-nodes").getByText("node1", { exact: true }).click();
   const report = page.getByTestId("node-report");
+  if (!(await report.getByTestId("sources").evaluate((fold: HTMLDetailsElement) => fold.open))) await report.getByTestId("sources").locator("summary").click();
   await report.getByTestId("source-kernel_log").getByRole("button").first().click();
   const dialog = page.getByRole("dialog");
   await dialog.getByLabel("Find in lines").fill("eth1");

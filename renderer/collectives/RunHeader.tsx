@@ -17,7 +17,7 @@ import { useAction } from "../shared/use-action.js";
 import { useConsole, useItems, useNow } from "../store/console-hooks.js";
 import { sizeCount } from "./draft.js";
 import { isRunning, sizeRange, transportWord } from "./run-words.js";
-import { saveText } from "./save-text.js";
+import { saveText } from "../shared/save.js";
 import css from "./collectives.module.css";
 
 const STATES: Record<RunView["state"], ["ok" | "bad" | "info" | "warn", Icon]> = {

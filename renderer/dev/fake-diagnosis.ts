@@ -31,17 +31,32 @@ export function fakeDiagnosis(nodeId: string, now: number): DiagnosisView {
     ],
     findings: clean ? [] : [
       {
-        ...REST, id: "perm.dma_device_node", code: "F024", class: "perm.dma_device_node", severity: "high", title: words("/dev/dma_device belongs to root:root with mode 0600"), explanation: words("Ranks run in group stepccl and cannot open the device, so copies inside the node take the slower path through shared memory."),
+        ...REST, id: "perm.dma_device_node", code: "F024", class: "perm.dma_device_node", severity: "high", title: words("The DMA device node cannot be opened by this user"), explanation: words("The node exists, but its owner and mode keep the user out. Copies inside the node take the slower path through shared memory."),
+        devices: ["/dev/dma_device"], retest: ["dma_device", "identity"],
         evidence: [{ source: "device", line: "root:root 600 /dev/dma_device", lineNumber: 1, meaning: words("expected root:stepccl 660") }],
-        checked: [words("The module is loaded (DE001 at 812.114)."), words("Group stepccl exists with gid 998."), words("The rule file 70-stepccl.rules is in /usr/lib/udev/rules.d.")],
+        against: [{ source: "dmesg", line: "[  812.114207] dma_engine: DE001 loaded version=1.0.0 abi=1.0 git=5820a61 kernel=6.1.0-57-amd64", lineNumber: 402, meaning: words("the driver itself is loaded") }],
+        causes: [words("No udev rule sets group and mode."), words("The user is not in the group.")],
+        checked: [words("The module is loaded (DE001 at 812.114)."), words("Group stepccl exists with gid 998.")],
         mend: [
           { id: "device-node", command: "udevadm control --reload && udevadm trigger --name-match=dma_device", explanation: words("Applies the installed rule to the device that is already there."), risk: "none" },
           { id: "restart", command: "systemctl restart stepccld", explanation: words("Lets the daemon open the device anew."), risk: "restarts_service" },
+          { id: "wipe", command: "rm -rf /var/lib/stepccl/cache", explanation: words("Removes what an older release left."), risk: "destructive" },
+          { id: null, command: "ls -l /dev/dma_device; id", explanation: words("Mode and owner of the node, and the groups of the user."), risk: "none" },
         ],
         count: 1, params: { mode: "0600", owner: "root", group: "root" },
       },
       {
-        ...REST, id: "driver.de003", code: "S103", class: "driver.de003", severity: "low", title: words("No DMA engine: the driver copies with the CPU"), explanation: words("The node offers no free DMA engine. Copies are correct and cost CPU time."),
+        ...REST, id: "agent.down", code: "S106", class: "agent.down", severity: "medium", title: words("The daemon does not use the driver"), explanation: words("It could not open the device when it started."), consequenceOf: "perm.dma_device_node",
+        evidence: [{ source: "dmesg", line: "stepccld[811]: R202 /dev/dma_device: Permission denied", lineNumber: 404, meaning: words("EACCES") }], checked: [], mend: [], count: 2, params: {},
+      },
+      {
+        ...REST, id: "link.mtu_mismatch/eth1/stays", code: "F092", class: "link.mtu_mismatch", severity: "medium", title: words("The MTU differs between the nodes"), explanation: words("Large frames do not pass between this node and the others."), devices: ["eth1"], retest: ["ip_link"], candidates: [{ class: "host.mtu", title: words("The MTU is smaller than the packets") }],
+        evidence: [{ source: "ip_link", line: "3: eth1: <BROADCAST,MULTICAST,UP,LOWER_UP> mtu 1500 qdisc fq_codel state UP mode DEFAULT group default qlen 1000", lineNumber: null, meaning: words("1500 here, 9000 on the others") }],
+        causes: [words("Set by hand, and not on every node.")], checked: [],
+        mend: [{ id: "mtu", command: "ip link set eth1 mtu 9000", explanation: words("The same everywhere."), risk: "interrupts_jobs" }], count: 1, params: {},
+      },
+      {
+        ...REST, id: "driver.de003", code: "S103", class: "driver.de003", severity: "info", title: words("No DMA engine: the driver copies with the CPU"), explanation: words("The node offers no free DMA engine. Copies are correct and cost CPU time."),
         evidence: [{ source: "dmesg", line: "[  812.114420] dma_engine: DE003 no DMA engine found, CPU fallback active", lineNumber: 403, meaning: null }],
         checked: [words("/sys/class/dma is empty.")], mend: [], count: 3, params: { text: "no DMA engine found, CPU fallback active" },
       },

@@ -3,6 +3,10 @@ import {
   type Carrier, type ClientMessage, type DiagnosisView, type HostMessage, type LinkView, type NodeView, type NodeSettingsView, type OperationView, type RunView, type SettingChangeView, type SettingValue, type StepView, type TelemetryTick,
 } from "../../electron/contract/index.js";
 import { fakeDiagnosis } from "./fake-diagnosis.js";
+import { fakeFileDiagnosis } from "./fake-files.js";
+import { FAKE_GUIDES, FakeGuides } from "./fake-guides.js";
+import { FakeMends } from "./fake-mends.js";
+import { fakeHang, FakePairs } from "./fake-pairs.js";
 import { FAKE_MARK, fakeBigFleet, fakeFacts, fakeFingerprint, fakeFleet, fakeNode } from "./fake-data.js";
 import { endedRun, fakeRow, fakeRun, sizesOf } from "./fake-run.js";
 
@@ -27,6 +31,9 @@ export class FakeHost implements Carrier {
   readonly links: LinkView[] = [];
   readonly settings = new Map<string, Partial<Record<SettingName, SettingValue>>>();
   readonly settingLog: SettingChangeView[] = [];
+  readonly mends: FakeMends;
+  readonly guides: FakeGuides;
+  readonly pairs: FakePairs;
   /** Every message that came, for tests. */
   readonly received: ClientMessage[] = [];
   readonly #messages = new Set<(message: HostMessage) => void>();
@@ -43,6 +50,13 @@ export class FakeHost implements Carrier {
     this.#stepMs = options.stepMs ?? 600;
     this.#now = options.now ?? Date.now;
     const now = this.#now();
+    const context = {
+      now: this.#now, nodeName: (id: string) => this.nodes.get(id)?.name ?? id, patch: (stream: string, upsert: unknown[]) => this.#patch(stream, upsert, []),
+      every: (work: (stop: () => void) => void) => { const timer = this.#every(this.#stepMs, () => work(() => this.#stop(timer))); },
+    };
+    this.mends = new FakeMends(context, this.diagnoses, (diagnosis) => this.#putDiagnosis(diagnosis));
+    this.guides = new FakeGuides(context);
+    this.pairs = new FakePairs(context);
     for (const node of options.fleet === undefined ? fakeFleet(now) : fakeBigFleet(options.fleet, now)) this.nodes.set(node.id, node);
     this.#link();
     if (options.history ?? true) this.#past(now);
@@ -171,6 +185,19 @@ export class FakeHost implements Carrier {
         for (const id of ids) this.#diagnose(id);
         return started;
       }
+      case "mends.offer": return this.mends.offer(params as Parameters<FakeMends["offer"]>[0]);
+      case "mends.apply": return this.mends.apply(params as Parameters<FakeMends["apply"]>[0]);
+      case "guides.list": return FAKE_GUIDES;
+      case "guides.for": return String(params.class).startsWith("perm.") ? ["dma_init_fails"] : ["slow"];
+      case "guides.start": return this.guides.start(params as Parameters<FakeGuides["start"]>[0]);
+      case "guides.cancel": this.guides.cancel(String(params.guideRunId)); return {};
+      case "pairs.start": return this.pairs.start(params as Parameters<FakePairs["start"]>[0]);
+      case "pairs.cancel": this.pairs.cancel(String(params.pairTestId)); return {};
+      case "hangs.check": case "hangs.files": return fakeHang(this.#now());
+      case "uploads.begin": return { uploadId: `upload-${++this.#serial}` };
+      case "uploads.append": return { receivedBytes: Number(params.offset) };
+      case "uploads.discard": return {};
+      case "diagnose.files": return fakeFileDiagnosis((params.files as Array<{ text?: string }>).map((file) => file.text ?? "dma_device").join("\n"));
       default: throw ConsoleError.of("H102", { method });
     }
   }
@@ -342,6 +369,9 @@ export class FakeHost implements Carrier {
       case "operations": return { kind: "snapshot", items: [...this.operations.values()] };
       case "runs": return { kind: "snapshot", items: [...this.runs.values()] };
       case "diagnoses": return { kind: "snapshot", items: [...this.diagnoses.values()] };
+      case "mends": return { kind: "snapshot", items: [...this.mends.runs.values()] };
+      case "guides": return { kind: "snapshot", items: [...this.guides.runs.values()] };
+      case "pairs": return { kind: "snapshot", items: [...this.pairs.tests.values()] };
       case "topology": return { epoch: 4, links: this.links };
       default: return { atMs: this.#now(), nodes: [], flows: [] };
     }

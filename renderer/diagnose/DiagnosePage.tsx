@@ -1,124 +1,62 @@
-import { Button, Checkbox } from "@mantine/core";
-import { useEffect, useMemo } from "react";
+import { Button, Tabs } from "@mantine/core";
+import { useEffect } from "react";
 import { useTranslation } from "react-i18next";
 import { useStore } from "zustand";
-import IconCircleCheck from "@tabler/icons-react/icons/IconCircleCheck";
-import IconCircleX from "@tabler/icons-react/icons/IconCircleX";
-import IconLoader2 from "@tabler/icons-react/icons/IconLoader2";
-import IconHelpCircle from "@tabler/icons-react/icons/IconHelpCircle";
-import IconPlayerPlay from "@tabler/icons-react/icons/IconPlayerPlay";
 import IconStethoscope from "@tabler/icons-react/icons/IconStethoscope";
-import { hrefOf, useRoute } from "../app/router.js";
-import { byName } from "../nodes/filter.js";
-import { DataGrid, type Column } from "../shared/DataGrid.js";
-import { ErrorNote } from "../shared/ErrorNote.js";
-import { oneLine } from "../shared/printable.js";
-import { EmptyState, NodeText, State } from "../shared/small.js";
-import { useAction } from "../shared/use-action.js";
-import { useConsole, useItem, useItems, useLoaded } from "../store/console-hooks.js";
-import { NodeReport } from "./NodeReport.js";
-import { SeverityState, unread, worst } from "./severity.js";
-import { SourceViewer } from "./SourceViewer.js";
-import { useDiagnoseUi } from "./store.js";
+import { GuideId } from "../../electron/contract/index.js";
+import { go, hrefOf, useRoute } from "../app/router.js";
+import { EmptyState } from "../shared/small.js";
+import { useConsole, useIds, useLoaded } from "../store/console-hooks.js";
+import { FilesView } from "./files/FilesView.js";
+import { GuidesView } from "./guides/GuidesView.js";
+import { HangsView } from "./hangs/HangsView.js";
+import { NodesView } from "./NodesView.js";
+import { PairsView } from "./pairs/PairsView.js";
+import { useDiagnoseUi, VIEWS, type View } from "./store.js";
 import css from "./diagnose.module.css";
 
-function Name({ id }: { id: string }) {
+const BODIES: Record<View, React.ComponentType> = { nodes: NodesView, guides: GuidesView, pairs: PairsView, hangs: HangsView, files: FilesView };
+/** What can be done without a single node. */
+const WITHOUT_NODES: readonly View[] = ["files", "hangs"];
+
+/** `#/diagnose?view=guides&guide=slow&nodes=a,b`: every way in is an address. */
+function useAddress(): void {
   const { nodes } = useConsole();
-  return <NodeText text={useItem(nodes, id)?.name ?? id} />;
-}
-function Choose({ id }: { id: string }) {
-  const { t } = useTranslation();
-  const { nodes } = useConsole();
-  const node = useItem(nodes, id);
+  const loaded = useLoaded(nodes);
+  const { query } = useRoute();
   const ui = useDiagnoseUi();
-  const chosen = useStore(ui, (s) => s.chosen);
-  return (
-    <Checkbox
-      tabIndex={-1} aria-label={t("nodes.selectNode", { name: oneLine(node?.name ?? id) })} checked={chosen.has(id)} onClick={(event) => event.stopPropagation()}
-      onChange={() => {
-        const next = new Set(chosen);
-        if (!next.delete(id)) next.add(id);
-        ui.setState({ chosen: next });
-      }}
-    />
-  );
-}
-function Outcome({ id }: { id: string }) {
-  const { t } = useTranslation();
-  const { diagnoses } = useConsole();
-  const diagnosis = useItem(diagnoses, id);
-  if (!diagnosis) return <span className="dim">{t("diagnose.notChecked")}</span>;
-  if (diagnosis.state === "running") return <State tone="info" icon={IconLoader2} spin label={t("diagnose.checking")} />;
-  if (diagnosis.state === "failed") return <State tone="bad" icon={IconCircleX} label={diagnosis.error?.code ?? t("operationStates.failed")} />;
-  const severity = worst(diagnosis);
-  if (severity !== null) return <><SeverityState severity={severity} /><span className="dim" style={{ marginLeft: 6 }}>{diagnosis.findings.length}</span></>;
-  return unread(diagnosis) > 0 ? <State tone="warn" icon={IconHelpCircle} label={t("diagnose.partly")} /> : <State tone="ok" icon={IconCircleCheck} label={t("diagnose.clean")} />;
+  const [view, guide, wanted] = [query.get("view"), query.get("guide"), query.get("nodes")];
+  useEffect(() => {
+    const known = VIEWS.find((each) => each === view);
+    if (known) ui.setState({ view: known });
+    const parsed = GuideId.safeParse(guide);
+    if (parsed.success) ui.setState({ guide: parsed.data, guideRun: null });
+  }, [view, guide, ui]);
+  useEffect(() => {
+    const asked = wanted?.split(",").filter((id) => nodes.api.getState().items.has(id)) ?? [];
+    if (asked.length === 0) return;
+    ui.setState({ chosen: new Set(asked), ...(view === null || view === "nodes" ? { view: "nodes" as const, shown: asked.length === 1 ? asked[0]! : null } : {}) });
+  }, [wanted, view, nodes, ui, loaded]);
 }
 
 export function DiagnosePage() {
   const { t } = useTranslation();
-  const { client, nodes, diagnoses, operations } = useConsole();
-  const { query } = useRoute();
-  const ui = useDiagnoseUi();
-  const items = useItems(nodes);
+  const { nodes } = useConsole();
+  const ids = useIds(nodes);
   const loaded = useLoaded(nodes);
-  const shown = useStore(ui, (s) => s.shown);
-  const chosen = useStore(ui, (s) => s.chosen);
-  const source = useStore(ui, (s) => s.source);
-  const error = useStore(diagnoses.api, (s) => s.error);
-  const ids = useMemo(() => [...items.values()].sort((a, b) => byName(a.name, b.name) || byName(a.id, b.id)).map((node) => node.id), [items]);
-  const wanted = query.get("nodes");
-  useEffect(() => {
-    const asked = wanted?.split(",").filter((id) => nodes.api.getState().items.has(id)) ?? [];
-    if (asked.length > 0) ui.setState({ chosen: new Set(asked), shown: asked[0]! });
-  }, [wanted, nodes, ui, loaded]);
-  const running = [...useItems(operations).values()].filter((op) => op.kind === "diagnose" && op.state === "running");
-  const start = useAction(async () => {
-    const nodeIds = (chosen.size > 0 ? [...chosen] : ids).filter((id) => items.has(id));
-    await client.request("diagnose.start", { nodeIds });
-    if (shown === null || !nodeIds.includes(shown)) ui.setState({ shown: nodeIds[0] ?? null });
-  });
-  const cancel = useAction(async () => {
-    for (const op of running) await client.request("operations.cancel", { operationId: op.id });
-  });
-  const columns = useMemo<Column[]>(() => [
-    { key: "choose", header: "", width: "34px", cell: (id) => <Choose id={id} /> },
-    { key: "name", header: t("nodes.columns.name"), width: "minmax(90px, 1fr)", cell: (id) => <Name id={id} /> },
-    { key: "outcome", header: t("diagnose.outcome"), width: "138px", cell: (id) => <Outcome id={id} /> },
-  ], [t]);
-  const current = shown ?? ids[0] ?? null;
-  const diagnosis = useItem(diagnoses, current);
-  const opened = useItem(diagnoses, source?.nodeId ?? null)?.sources.find((each) => each.id === source?.sourceId) ?? null;
-  const selected = useMemo(() => new Set(current === null ? [] : [current]), [current]);
-  if (loaded && items.size === 0) {
-    return (
-      <div className={`panel ${css.page}`} style={{ display: "block" }}>
-        <EmptyState icon={IconStethoscope} title={t("diagnose.empty.title")} action={<Button component="a" href={hrefOf("nodes")}>{t("diagnose.empty.action")}</Button>}>{t("diagnose.empty.text")}</EmptyState>
-      </div>
-    );
-  }
+  const view = useStore(useDiagnoseUi(), (s) => s.view);
+  useAddress();
+  const Body = BODIES[view];
   return (
-    <div className={css.page}>
-      <div className={css.side}>
-        <div className="toolbar">
-          {running.length > 0
-            ? <Button variant="default" loading={cancel.busy} onClick={() => void cancel.run()}>{t("diagnose.cancel")}</Button>
-            : <Button leftSection={<IconPlayerPlay size={14} />} disabled={ids.length === 0} loading={start.busy} onClick={() => void start.run()} data-testid="run-checks">{chosen.size > 0 ? t("diagnose.runChosen", { count: chosen.size }) : t("diagnose.runAll")}</Button>}
-          {chosen.size > 0 && <Button variant="subtle" onClick={() => ui.setState({ chosen: new Set() })}>{t("diagnose.clear")}</Button>}
-        </div>
-        {start.error && <ErrorNote error={start.error} onClose={start.clear} />}
-        {cancel.error && <ErrorNote error={cancel.error} onClose={cancel.clear} />}
-        <div className={`panel ${css.list}`}>
-          <DataGrid label={t("diagnose.nodes")} columns={columns} ids={ids} selected={selected} follow testId="diagnose-nodes" onSelect={(next) => { if (next.size === 1) ui.setState({ shown: [...next][0]! }); }} />
-        </div>
-      </div>
-      <div className={`panel ${css.main}`}>
-        {error && <ErrorNote error={error} />}
-        {current !== null && diagnosis
-          ? <NodeReport key={current} diagnosis={diagnosis} name={oneLine(items.get(current)?.name ?? current, 60)} onSource={(sourceId, line) => ui.setState({ source: { nodeId: current, sourceId, line } })} />
-          : loaded && <EmptyState icon={IconStethoscope} title={t("diagnose.none.title")}>{t("diagnose.none.text")}</EmptyState>}
-      </div>
-      <SourceViewer source={opened} line={source?.line ?? null} onClose={() => ui.setState({ source: null })} />
-    </div>
+    <Tabs value={view} onChange={(next) => { if (next !== null) go("diagnose", { view: next }); }} className={css.frame!} classNames={{ list: css.tabs!, tab: css.tab!, panel: css.page! }}>
+      <Tabs.List aria-label={t("diagnose.views")}>
+        {VIEWS.map((each) => <Tabs.Tab key={each} value={each} data-testid={`view-${each}`}>{t(`diagnose.view.${each}`)}</Tabs.Tab>)}
+      </Tabs.List>
+      <Tabs.Panel value={view}>
+        {loaded && ids.length === 0 && !WITHOUT_NODES.includes(view)
+          ? <div className={`panel ${css.wide}`}><EmptyState icon={IconStethoscope} title={t("diagnose.empty.title")} action={<Button component="a" href={hrefOf("nodes")}>{t("diagnose.empty.action")}</Button>}>{t("diagnose.empty.text")}</EmptyState></div>
+          : <Body />}
+      </Tabs.Panel>
+    </Tabs>
   );
 }

@@ -20,10 +20,13 @@ export function SeverityState({ severity }: { severity: Severity }) {
   return <State tone={tone} icon={icon} label={t(`severities.${severity}`)} />;
 }
 
-export const bySeverity = (findings: readonly FindingView[]): FindingView[] => [...findings].sort((a, b) => RANK[a.severity] - RANK[b.severity] || (a.class < b.class ? -1 : 1));
+/** Causes that want a person: neither consequences of another nor known as harmless. */
+export const causesOf = (diagnosis: DiagnosisView): FindingView[] => diagnosis.findings.filter((finding) => finding.severity !== "info" && finding.consequenceOf === null);
 
-/** The worst that was found; null where nothing was. */
-export const worst = (diagnosis: DiagnosisView): Severity | null => bySeverity(diagnosis.findings)[0]?.severity ?? null;
+export const worseFirst = (a: { severity: Severity }, b: { severity: Severity }): number => RANK[a.severity] - RANK[b.severity];
 
-/** What was asked and not read: any of these makes "nothing found" mean less. */
-export const unread = (diagnosis: DiagnosisView): number => diagnosis.sources.filter((source) => source.state !== "ok").length;
+/** The worst that was found; null where nothing above a note was. */
+export const worst = (diagnosis: DiagnosisView): Severity | null => [...diagnosis.findings].filter((finding) => finding.severity !== "info").sort(worseFirst)[0]?.severity ?? null;
+
+/** What was asked and not read. A program or device that the node does not have is an answer, not a gap. */
+export const unread = (diagnosis: DiagnosisView): number => diagnosis.sources.filter((source) => source.state !== "ok" && source.state !== "missing").length;

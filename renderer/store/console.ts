@@ -1,7 +1,7 @@
 import { createContext, createElement, useContext, useEffect, useState, useSyncExternalStore, type ReactNode } from "react";
 import { createStore, type StoreApi } from "zustand/vanilla";
 import { useStore } from "zustand";
-import type { DiagnosisView, NodeView, OperationView, Result, RunView, TopologyView } from "../../electron/contract/index.js";
+import type { DiagnosisView, GuideRunView, MendRunView, NodeView, OperationView, PairTestView, Result, RunView, TopologyView } from "../../electron/contract/index.js";
 import type { Client, ConnectionState } from "../client/client.js";
 import { toShownError, type ShownError } from "../client/page-error.js";
 import { HostClock } from "./clock.js";
@@ -26,6 +26,9 @@ export interface Console {
   operations: KeyedStore<OperationView>;
   runs: KeyedStore<RunView>;
   diagnoses: KeyedStore<DiagnosisView>;
+  mends: KeyedStore<MendRunView>;
+  guides: KeyedStore<GuideRunView>;
+  pairs: KeyedStore<PairTestView>;
   topology: StoreApi<TopologyView & { loaded: boolean }>;
   telemetry: TelemetryBuffer;
   clock: HostClock;
@@ -40,6 +43,9 @@ export function createConsole(client: Client, reconnectNow?: () => void): Consol
   const operations = createKeyedStore<OperationView>((operation) => operation.id);
   const runs = createKeyedStore<RunView>((run) => run.id);
   const diagnoses = createKeyedStore<DiagnosisView>((diagnosis) => diagnosis.nodeId);
+  const mends = createKeyedStore<MendRunView>((run) => run.id);
+  const guides = createKeyedStore<GuideRunView>((run) => run.id);
+  const pairs = createKeyedStore<PairTestView>((test) => test.id);
   const topology = createStore<TopologyView & { loaded: boolean }>()(() => ({ epoch: 0, links: [], loaded: false }));
   const telemetry = new TelemetryBuffer();
   const clock = new HostClock();
@@ -58,6 +64,9 @@ export function createConsole(client: Client, reconnectNow?: () => void): Consol
     client.subscribe("operations", operations.apply, operations.fail),
     client.subscribe("runs", runs.apply, runs.fail),
     client.subscribe("diagnoses", diagnoses.apply, diagnoses.fail),
+    client.subscribe("mends", mends.apply, mends.fail),
+    client.subscribe("guides", guides.apply, guides.fail),
+    client.subscribe("pairs", pairs.apply, pairs.fail),
     client.subscribe("topology", (event) => topology.setState({ ...event, loaded: true })),
     client.subscribe("telemetry", (tick) => {
       clock.observe(tick.atMs);
@@ -66,7 +75,7 @@ export function createConsole(client: Client, reconnectNow?: () => void): Consol
   ];
   if (client.state === "open") greet();
   return {
-    client, host, nodes, operations, runs, diagnoses, topology, telemetry, clock, reconnectNow,
+    client, host, nodes, operations, runs, diagnoses, mends, guides, pairs, topology, telemetry, clock, reconnectNow,
     dispose: () => {
       for (const stop of stops) stop();
     },

@@ -32,8 +32,9 @@ export function FabricMap({ ui, lanes }: { ui: StoreApi<TopologyUi>; lanes: read
   const still = useMediaQuery("(prefers-reduced-motion: reduce)", false, { getInitialValueInEffect: false }) ?? false;
   const canvas = useRef<HTMLCanvasElement>(null);
   const scene = useRef<Scene | null>(null);
-  const latest = useRef({ items, lanes });
-  latest.current = { items, lanes };
+  const mark = useStore(ui, (s) => s.mark);
+  const latest = useRef({ items, lanes, mark });
+  latest.current = { items, lanes, mark };
 
   useEffect(() => {
     const element = canvas.current!;
@@ -46,7 +47,7 @@ export function FabricMap({ ui, lanes }: { ui: StoreApi<TopologyUi>; lanes: read
     let fedMs = 0;
     const feed = () => {
       fedMs = performance.now();
-      made.setModel(buildModel(latest.current.items.values(), latest.current.lanes, telemetry, clock.now()));
+      made.setModel(buildModel(latest.current.items.values(), latest.current.lanes, telemetry, clock.now(), latest.current.mark));
     };
     feed();
     const observer = new ResizeObserver(() => made.resize(element.clientWidth, element.clientHeight, window.devicePixelRatio));
@@ -77,7 +78,7 @@ export function FabricMap({ ui, lanes }: { ui: StoreApi<TopologyUi>; lanes: read
   useEffect(() => scene.current?.setStyle(sceneStyle(document.documentElement, dark, t)), [dark, t]);
   useEffect(() => scene.current?.setReducedMotion(still), [still]);
   useEffect(() => scene.current?.setSelection(selection), [selection]);
-  useEffect(() => scene.current?.setModel(buildModel(items.values(), lanes, telemetry, clock.now())), [items, lanes, telemetry, clock]);
+  useEffect(() => scene.current?.setModel(buildModel(items.values(), lanes, telemetry, clock.now(), mark)), [items, lanes, telemetry, clock, mark]);
 
   const drag = useRef<{ x: number; y: number; moved: boolean } | null>(null);
   const point = (event: { clientX: number; clientY: number }) => {

@@ -13,6 +13,7 @@ import { useConsole, useIds, useItem, useLoaded } from "../store/console-hooks.j
 import { FabricMap } from "./FabricMap.js";
 import { lanesOf, type Lane, type LaneTransport } from "./lanes.js";
 import { LinkTable } from "./LinkTable.js";
+import { Marked } from "./Marked.js";
 import { useTopologyUi, type TopologyUi } from "./store.js";
 import type { StoreApi } from "zustand/vanilla";
 import css from "./topology.module.css";
@@ -78,6 +79,7 @@ export function TopologyPage() {
           ? <Button variant="default" onClick={probe.cancel}>{t("topology.cancelProbe")}</Button>
           : <Button variant="default" leftSection={<IconRefresh size={14} />} onClick={() => void probe.run()}>{t("topology.probe")}</Button>}
       </div>
+      <Marked />
       {probe.error && <ErrorNote error={probe.error} onClose={probe.clear} />}
       <div className={`panel ${css.mapPanel}`}><FabricMap ui={ui} lanes={lanes} /></div>
       <div className={`panel ${css.tablePanel}`}>

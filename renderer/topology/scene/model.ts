@@ -13,10 +13,13 @@ export interface SceneNode {
   ports: ReadonlyArray<{ name: string; label: string; up: boolean }>;
   txBytesPerSecond: number;
   rxBytesPerSecond: number;
+  /** Breaks a rule: drawn so that it is found at once. With a port's name, that port does. */
+  marked: { port: string | null } | null;
 }
 export interface SceneLane extends Lane {
   rate: LaneRate;
   stale: boolean;
+  marked: boolean;
 }
 export interface SceneModel {
   nodes: readonly SceneNode[];

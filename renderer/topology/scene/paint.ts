@@ -66,6 +66,34 @@ function cut(context: CanvasRenderingContext2D, text: string, width: number): st
   return `${chars.join("")}…`;
 }
 
+/** A frame around what breaks a rule, outside of the frame of a selection, with a cross at its corner. */
+function frameMarked(scope: Scope, box: Box, gap: number, width: number): void {
+  const { context, style } = scope;
+  context.strokeStyle = style.bad;
+  context.lineWidth = width;
+  context.beginPath();
+  context.roundRect(box.x - gap, box.y - gap, box.width + 2 * gap, box.height + 2 * gap, 6 + gap);
+  context.stroke();
+  badge(scope, box.x + box.width, box.y, 8);
+}
+
+/** A cross on a disc: read without colour. */
+function badge(scope: Scope, x: number, y: number, r: number): void {
+  const { context, style } = scope;
+  context.fillStyle = style.bad;
+  context.beginPath();
+  context.arc(x, y, r, 0, 7);
+  context.fill();
+  context.strokeStyle = style.panel;
+  context.lineWidth = r * 0.28;
+  context.beginPath();
+  for (const [dx, dy] of [[1, 1], [1, -1]] as const) {
+    context.moveTo(x - dx * r * 0.4, y - dy * r * 0.4);
+    context.lineTo(x + dx * r * 0.4, y + dy * r * 0.4);
+  }
+  context.stroke();
+}
+
 export function drawCards(scope: Scope, nodes: readonly SceneNode[]): void {
   const { context, style, placement } = scope;
   for (const node of nodes) {
@@ -80,6 +108,7 @@ export function drawCards(scope: Scope, nodes: readonly SceneNode[]): void {
     context.lineWidth = chosen ? 2.5 : 1.2;
     context.strokeStyle = chosen ? style.focus : is(scope.hover, "node", node.id) ? style.text : style.line;
     context.stroke();
+    if (node.marked) frameMarked(scope, box, 4, 3);
     phaseMark(scope, node, box.x + 15, box.y + 17, 5);
     context.textAlign = "left";
     context.textBaseline = "middle";
@@ -93,6 +122,11 @@ export function drawCards(scope: Scope, nodes: readonly SceneNode[]): void {
     if (node.stale) context.globalAlpha = 0.55;
     node.ports.slice(0, 2).forEach((port, index) => {
       const y = box.y + 52 + index * 16;
+      if (node.marked?.port === port.name) {
+        context.strokeStyle = style.bad;
+        context.lineWidth = 1.5;
+        context.strokeRect(box.x + 6, y - 8, CARD.width - 12, 16);
+      }
       context.fillStyle = port.up ? style.ok : style.bad;
       context.fillRect(box.x + 11, y - 4, 8, 8);
       if (!port.up) {
@@ -135,6 +169,7 @@ export function drawCells(scope: Scope, nodes: readonly SceneNode[]): void {
     context.fillStyle = colour;
     context.fillRect(box.x, box.y, box.width, box.height);
     context.globalAlpha = 1;
+    if (node.marked) frameMarked(scope, box, 3, 2.5);
     const chosen = is(scope.selection, "node", node.id);
     const hovered = is(scope.hover, "node", node.id);
     if (chosen || hovered) {
@@ -172,6 +207,7 @@ export function drawLanes(scope: Scope, segments: ReadonlyArray<{ lane: SceneLan
     const chosen = is(scope.selection, "lane", lane.id);
     const hot = chosen || is(scope.hover, "lane", lane.id);
     const quiet = cells && !pointed(lane);
+    if (lane.marked) underlayMarked(scope, segment, unit);
     context.globalAlpha = lane.stale ? 0.4 : quiet ? 0.45 : 1;
     context.lineWidth = ((quiet ? 0.35 : 1) * rateWidth(total) + (hot ? 1.5 : 0)) * unit;
     context.strokeStyle = chosen ? style.focus : lane.state === "down" ? style.bad : lane.state === "unknown" || lane.stale ? style.idle : style.transport[lane.transport];
@@ -189,6 +225,22 @@ export function drawLanes(scope: Scope, segments: ReadonlyArray<{ lane: SceneLan
   const weight = ({ lane }: { lane: SceneLane }) => (pointed(lane) ? 1e15 : 0) + (lane.state === "up" ? 1 : 0) + lane.rate.forward + lane.rate.backward;
   const taken: Array<readonly [number, number]> = [];
   for (const each of [...wanted].sort((x, y) => weight(y) - weight(x))) drawLabel(scope, each.lane, each.segment, unit, taken);
+}
+
+/** Under the lane that breaks a rule: a broad band, and the cross where the label leaves room. */
+function underlayMarked(scope: Scope, segment: Segment, unit: number): void {
+  const { context, style } = scope;
+  context.save();
+  context.globalAlpha = 0.32;
+  context.strokeStyle = style.bad;
+  context.lineWidth = 14 * unit;
+  context.lineCap = "round";
+  context.beginPath();
+  context.moveTo(segment.x1, segment.y1);
+  context.lineTo(segment.x2, segment.y2);
+  context.stroke();
+  context.restore();
+  badge(scope, segment.x1 + (segment.x2 - segment.x1) * 0.12, segment.y1 + (segment.y2 - segment.y1) * 0.12, 8 * unit);
 }
 
 /** Dots that move with the bytes (three a direction), or an arrow head where nothing may move. */

@@ -210,8 +210,9 @@ export class Scene {
       const focus = [this.#hover, this.#selection].flatMap((each) => (each?.kind === "node" ? [each.id] : []));
       const own = lanes.filter((lane) => focus.includes(lane.a) || focus.includes(lane.b) || lane.id === this.#selection?.id);
       const busy = lanes.filter((lane) => lane.rate.forward + lane.rate.backward > 0 || lane.state === "down");
+      const marked = lanes.filter((lane) => lane.marked);
       busy.sort((a, b) => b.rate.forward + b.rate.backward - a.rate.forward - a.rate.backward);
-      lanes = [...new Set([...busy.slice(0, BUSIEST), ...own])].slice(-MAX_LANES);
+      lanes = [...new Set([...busy.slice(0, BUSIEST), ...own, ...marked])].slice(-MAX_LANES);
     }
     const perPair = new Map<string, SceneLane[]>();
     for (const lane of lanes) {
