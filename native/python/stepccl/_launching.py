@@ -84,7 +84,8 @@ class Launching:
             batched.extend(operations)
             kept.extend(tensors)
             return work
-        if not getattr(opts, "asyncOp", True):
+        on_host = not tensors[0].is_cuda
+        if not on_host and not getattr(opts, "asyncOp", True):
             # Nobody overlaps with it: queued where the caller computes, without an event.
             for target, source in before:
                 target.copy_(source)
@@ -96,7 +97,7 @@ class Launching:
         stream = communicator.stream
         stream.wait_stream(torch.cuda.current_stream(device))
         kept = [*tensors, *(source for _, source in before), *(target for target, _ in after)]
-        work = DeviceWork(communicator, kept, result, stream)
+        work = DeviceWork(communicator, kept, result, stream, on_host)
         with torch.cuda.stream(stream):
             for target, source in before:
                 target.copy_(source)

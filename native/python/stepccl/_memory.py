@@ -15,18 +15,48 @@ if TYPE_CHECKING:
 
 
 class _Window:
-    """Memory of the pool, given back with the last tensor over it."""
+    """Memory of the pool, given back with the last tensor over it: to the pool, or to `cache`."""
 
-    def __init__(self, communicator: "Communicator", size_bytes: int) -> None:
-        self._communicator = communicator
-        self._address = communicator.allocate(size_bytes)
+    def __init__(self, communicator: "Communicator", size_bytes: int, address: int | None = None, cache: "list[int] | None" = None) -> None:
+        self._communicator, self._cache = communicator, cache
+        self._address = address if address is not None else communicator.allocate(size_bytes)
         # https://numba.readthedocs.io/en/stable/cuda/cuda_array_interface.html, version 3
         self.__cuda_array_interface__ = {"shape": (size_bytes,), "typestr": "|u1", "data": (self._address, False), "version": 3, "stream": None}
 
     def __del__(self) -> None:
         address = getattr(self, "_address", None)
-        if address:
+        if address and self._cache is not None:
+            self._cache.append(address)
+        elif address:
             self._communicator.release(address)
+
+
+def _tensor(window: _Window, shape: Sequence[int], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+    size_bytes = math.prod(shape) * _element_size(dtype)
+    return torch.as_tensor(window, device=device)[:size_bytes].view(dtype).view(tuple(shape))
+
+
+def _element_size(dtype: torch.dtype) -> int:
+    return torch.empty((), dtype=dtype).element_size()
+
+
+class WindowCache:
+    """
+    Tensors of a group for those who allocate in every step (FSDP2): windows that come back are handed out again, for the
+    same size on the same stream, so that the ranks need not meet each time. They go with the group.
+    """
+
+    def __init__(self, communicator: "Communicator") -> None:
+        self._communicator = communicator
+        self._free: dict[tuple[int, int], list[int]] = {}
+
+    def empty(self, elements: int, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+        """As empty() below. Ranks that allocate and drop in the same order get windows that belong together."""
+        self._communicator.attach(device)
+        size_bytes = max(1, elements * _element_size(dtype))
+        free = self._free.setdefault((size_bytes, torch.cuda.current_stream(device).cuda_stream), [])
+        window = _Window(self._communicator, size_bytes, free.pop() if free else None, free)
+        return _tensor(window, (elements,), dtype, device)
 
 
 def empty(group: "ProcessGroupStepCCL", *size: Any, dtype: torch.dtype | None = None, device: Any = None) -> torch.Tensor:
@@ -44,8 +74,5 @@ def empty(group: "ProcessGroupStepCCL", *size: Any, dtype: torch.dtype | None = 
     if device.index is None:
         device = torch.device("cuda", torch.cuda.current_device())
     group.communicator.attach(device)
-    elements = math.prod(shape)
-    element_size = torch.empty((), dtype=dtype).element_size()
-    window = _Window(group.communicator, max(1, elements * element_size))
-    flat = torch.as_tensor(window, device=device)
-    return flat[: elements * element_size].view(dtype).view(tuple(shape))
+    window = _Window(group.communicator, max(1, math.prod(shape) * _element_size(dtype)))
+    return _tensor(window, shape, dtype, device)

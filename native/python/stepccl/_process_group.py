@@ -72,6 +72,7 @@ class ProcessGroupStepCCL(Collectives, dist.ProcessGroup):
         dist.ProcessGroup.__init__(self, rank, world)
         self.communicator = _meet(store, rank, world, timeout, _settings.from_options(options))
         self._prepare()
+        self._windows = _memory.WindowCache(self.communicator)
         self._name = ""
         _groups.add(self)
 
@@ -113,7 +114,7 @@ class ProcessGroupStepCCL(Collectives, dist.ProcessGroup):
 
     def allocate_tensor(self, size: int, *, dtype: torch.dtype, device: Any) -> torch.Tensor:
         """A tensor of `size` elements that all ranks see; every rank asks for the same sizes in the same order."""
-        return _memory.empty(self, size, dtype=dtype, device=device)
+        return self._windows.empty(size, dtype, torch.device(device))
 
     # Newer names of torch for the same operations.
     all_gather_single = Collectives._allgather_base

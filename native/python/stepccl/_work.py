@@ -195,13 +195,14 @@ class Completer:
 class DeviceWork(_BaseWork):
     """
     Operations queued on a GPU. stream: where; None = on the stream that was current, so that nothing has to be waited for.
-    Holds the tensors until a stream waits, or tells the allocator that `stream` uses them when it is dropped before.
+    on_host: the tensors are host memory, so that the host has to wait. Holds the tensors until a stream waits, or tells the
+    allocator that `stream` uses them when it is dropped before.
     """
 
-    def __init__(self, communicator: Communicator, tensors: Sequence[torch.Tensor], result: list, stream: Any) -> None:
+    def __init__(self, communicator: Communicator, tensors: Sequence[torch.Tensor], result: list, stream: Any, on_host: bool = False) -> None:
         super().__init__(communicator, result)
         self._tensors: Sequence[torch.Tensor] = tensors
-        self._stream = stream
+        self._stream, self._on_host = stream, on_host
         self._event: Any = None
 
     def queued(self) -> None:
@@ -224,12 +225,12 @@ class DeviceWork(_BaseWork):
         device = self._communicator.device
         if self._event is not None:
             torch.cuda.current_stream(device).wait_event(self._event)
-        if limit_ms:
+        if limit_ms or self._on_host:
             event = self._event or torch.cuda.current_stream(device).record_event()
             until = time.monotonic() + limit_ms / 1000
             while not event.query():
                 self._communicator.check_engine()
-                if time.monotonic() > until:
+                if limit_ms and time.monotonic() > until:
                     raise StepcclError(TIMEOUT, f"the operation has not ended within {limit_ms} ms; it goes on", self._communicator.rank)
                 time.sleep(_POLL_S)
             self._communicator.check_engine()
