@@ -1,6 +1,8 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { z } from "zod";
+import { Alerts } from "./alerts/service.js";
+import { AlertStore } from "./alerts/store.js";
 import { AlphaBetaModeller } from "./collectives/model.js";
 import { Collectives } from "./collectives/service.js";
 import { RunStore } from "./collectives/store.js";
@@ -42,7 +44,9 @@ export async function createHost(options: HostOptions): Promise<Host> {
   const onError = (error: unknown): void => log.error({ err: error }, "internal error");
   const store = openStore(options.dataDir);
   const fleet = new Fleet({ store, secrets: options.secrets ?? new MemorySecretKeeper(), bundleDir: options.bundleDir, onError, dialQuietly: options.shell !== "cli", ...options.fleet });
-  const telemetry = new Telemetry({ nodes: fleet, onError });
+  const history = openHistory(options.dataDir);
+  const alerts = new Alerts({ nodes: fleet, store: new AlertStore(history), onError });
+  const telemetry = new Telemetry({ nodes: fleet, onSample: (nodeId, sample, ops) => alerts.observe(nodeId, sample, ops), onGone: (nodeId) => alerts.forget(nodeId), onError });
   const topology = new Topology({ nodes: fleet, onError });
   const collectives = new Collectives({ nodes: fleet, store: new RunStore(options.dataDir), modeller: new AlphaBetaModeller(onError), onError });
   const diagnosis = new Diagnosis({ nodes: fleet, operations: fleet.operations, documents: store.diagnoses });
@@ -56,7 +60,6 @@ export async function createHost(options: HostOptions): Promise<Host> {
     hangs: (nodeIds, signal) => checkHangs(fleet, nodeIds, signal), verbsPing: (from, to, signal) => pairs.ping(from, to, signal),
   });
   const uploads = new Uploads(join(options.dataDir, "uploads"));
-  const history = openHistory(options.dataDir);
   const settings = new NodeSettings({ nodes: fleet, topology: () => topology.current, log: new SettingsLog(history) });
   const hello: Handlers["hello"] = async () => ({
     version: productVersion(), shell: options.shell, startedAtMs,
@@ -96,6 +99,14 @@ export async function createHost(options: HostOptions): Promise<Host> {
       return {};
     },
     "runs.export": ({ runId, format }) => collectives.export(runId, format),
+    "alerts.list": () => alerts.list(),
+    "alerts.acknowledge": ({ alertIds }) => {
+      alerts.acknowledge(alertIds);
+      return {};
+    },
+    "alerts.thresholds": () => alerts.thresholds(),
+    "alerts.setThreshold": (change) => alerts.setThreshold(change),
+    "history.get": (params) => alerts.history(params),
     "settings.get": (_params, signal) => settings.get(signal),
     "settings.set": ({ nodeIds, changes }, signal) => settings.set(nodeIds, changes, signal),
     "settings.history": ({ limit }) => settings.history(limit),
@@ -133,7 +144,7 @@ export async function createHost(options: HostOptions): Promise<Host> {
     },
   };
   const topics: Topics = {
-    nodes: fleet.topic, operations: fleet.operations.topic, runs: collectives.topic, diagnoses: diagnosis.topic, mends: mends.topic, guides: guides.topic, pairs: pairs.topic, topology: topology.topic, telemetry: telemetry.topic,
+    nodes: fleet.topic, operations: fleet.operations.topic, runs: collectives.topic, diagnoses: diagnosis.topic, mends: mends.topic, guides: guides.topic, pairs: pairs.topic, topology: topology.topic, alerts: alerts.topic, telemetry: telemetry.topic,
   };
   const host = hostOf(handlers, topics, async () => {
     telemetry.close();
@@ -145,6 +156,7 @@ export async function createHost(options: HostOptions): Promise<Host> {
     await uploads.close();
     await collectives.close();
     await fleet.close();
+    alerts.close();
     history.close();
     store.close();
   }, onError);

@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { ALERT_METHODS, AlertView } from "./alerts.js";
 import { DiagnosisView } from "./diagnosis.js";
 import { GUIDES_METHODS, GuideRunView } from "./guides.js";
 import { HANGS_METHODS } from "./hangs.js";
@@ -71,6 +72,7 @@ export const METHODS = {
   "settings.history": { params: z.strictObject({ limit: z.number().int().min(1).max(1000).default(200) }), result: z.array(SettingChangeView) },
   "diagnose.start": { params: z.strictObject({ nodeIds: NodeIds }), result: z.object({ operationId: OperationId }) },
   "diagnose.list": { params: Nothing, result: z.array(DiagnosisView) },
+  ...ALERT_METHODS,
   ...FILES_METHODS,
   ...MENDS_METHODS,
   ...HANGS_METHODS,
@@ -103,6 +105,8 @@ export const STREAMS = {
   guides: { event: keyed(GuideRunView) },
   pairs: { event: keyed(PairTestView) },
   topology: { event: z.object({ epoch: z.number(), links: z.array(LinkView) }) },
+  /** Those that last and those that ended, newest first. */
+  alerts: { event: keyed(AlertView) },
   telemetry: { event: TelemetryTick },
 } as const;
 export type Stream = keyof typeof STREAMS;

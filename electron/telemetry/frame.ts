@@ -4,6 +4,26 @@ import type { FlowTotals, NicTotals, NodeTotals } from "./rates.js";
 const UNKNOWN_NODE = 0xffff;
 const STATES = ["unknown", "down", "init", "armed", "active"] as const;
 
+/** One operation of one rank that ended. */
+export interface EndedOp {
+  durationMs: number;
+  failed: boolean;
+  /** A runtime code as a number: 203 is R203; 0 = none. */
+  error: number;
+}
+const OP_COMPLETED = 2;
+const OP_FAILED = 3;
+
+/** The operations that ended in this frame; those that only began are left out. */
+export function endedOps(frame: TelemetryFrame): EndedOp[] {
+  const { ops } = frame;
+  return ops.commId.flatMap((_, i): EndedOp[] => {
+    const state = ops.state[i]!;
+    if (state !== OP_COMPLETED && state !== OP_FAILED) return [];
+    return [{ durationMs: Math.max(0, ops.endNs[i]! - ops.beginNs[i]!) / 1e6, failed: state === OP_FAILED, error: ops.error[i]! }];
+  });
+}
+
 /** The addon's columns as plain totals, one object for each interface and flow. */
 export function totalsOf(frame: TelemetryFrame): NodeTotals {
   const { nics, flows } = frame;

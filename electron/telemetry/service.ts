@@ -4,7 +4,7 @@ import type { NodeDirectory } from "../link/directory.js";
 import type { AgentClient } from "../link/types.js";
 import { LatestTopic } from "../streams.js";
 import { flowsBetween } from "./flows.js";
-import { totalsOf } from "./frame.js";
+import { endedOps, totalsOf, type EndedOp } from "./frame.js";
 import { RateMeter, type NodeRates } from "./rates.js";
 
 export const SAMPLE_INTERVAL_MS = 500;
@@ -13,6 +13,10 @@ const RETRY_MS = { first: 500, most: 15_000 };
 export interface TelemetryOptions {
   nodes: NodeDirectory;
   intervalMs?: number;
+  /** Told each sample, with the operations that ended since the last. */
+  onSample?: (nodeId: string, sample: NodeRates, ops: EndedOp[]) => void;
+  /** A node that is gone from the console. */
+  onGone?: (nodeId: string) => void;
   onError?: (error: unknown) => void;
 }
 
@@ -22,6 +26,8 @@ export class Telemetry {
   readonly #nodes: NodeDirectory;
   readonly #intervalMs: number;
   readonly #onError: (error: unknown) => void;
+  readonly #onSample: NonNullable<TelemetryOptions["onSample"]>;
+  readonly #onGone: NonNullable<TelemetryOptions["onGone"]>;
   readonly #followed = new Map<string, AbortController>();
   readonly #samples = new Map<string, NodeRates>();
   readonly #leave: () => void;
@@ -30,6 +36,8 @@ export class Telemetry {
     this.#nodes = options.nodes;
     this.#intervalMs = options.intervalMs ?? SAMPLE_INTERVAL_MS;
     this.#onError = options.onError ?? (() => {});
+    this.#onSample = options.onSample ?? (() => {});
+    this.#onGone = options.onGone ?? (() => {});
     this.#leave = options.nodes.onChange((ids) => ids.forEach((id) => this.#reconcile(id)));
     for (const node of options.nodes.list()) this.#reconcile(node.id);
   }
@@ -67,7 +75,10 @@ export class Telemetry {
       this.#followed.delete(nodeId);
       following.abort();
     }
-    if (!node && this.#samples.delete(nodeId)) this.topic.changed();
+    if (!node && this.#samples.delete(nodeId)) {
+      this.#onGone(nodeId);
+      this.topic.changed();
+    }
   }
 
   async #follow(nodeId: string, signal: AbortSignal): Promise<void> {
@@ -93,6 +104,7 @@ export class Telemetry {
       const sample = meter.feed(totalsOf(frame), Date.now());
       if (!sample) return;
       this.#samples.set(nodeId, sample);
+      this.#onSample(nodeId, sample, endedOps(frame));
       this.topic.changed();
     });
     let leaveClose = (): void => {};

@@ -2,6 +2,7 @@ import { ActionIcon, Loader, Menu, Tooltip, UnstyledButton, useMantineColorSchem
 import { lazy, Suspense, useEffect, useRef } from "react";
 import { useTranslation } from "react-i18next";
 import IconAdjustments from "@tabler/icons-react/icons/IconAdjustments";
+import IconBell from "@tabler/icons-react/icons/IconBell";
 import IconChartLine from "@tabler/icons-react/icons/IconChartLine";
 import IconCheck from "@tabler/icons-react/icons/IconCheck";
 import IconKeyboard from "@tabler/icons-react/icons/IconKeyboard";
@@ -20,6 +21,7 @@ import { NodeDetail } from "../nodes/NodeDetail.js";
 import { NodesPage } from "../nodes/NodesPage.js";
 import { ErrorNote } from "../shared/ErrorNote.js";
 import { Shortcut, type Icon } from "../shared/small.js";
+import { useConsole, useItems } from "../store/console-hooks.js";
 import { Boundary } from "./Boundary.js";
 import { ClusterSummary } from "./ClusterSummary.js";
 import { ConnectionBanner } from "./ConnectionBanner.js";
@@ -35,10 +37,19 @@ import css from "./app.module.css";
 const TopologyPage = lazy(() => import("../topology/TopologyPage.js").then((m) => ({ default: m.TopologyPage })));
 const CollectivesPage = lazy(() => import("../collectives/CollectivesPage.js").then((m) => ({ default: m.CollectivesPage })));
 const DiagnosePage = lazy(() => import("../diagnose/DiagnosePage.js").then((m) => ({ default: m.DiagnosePage })));
+const AlertsPage = lazy(() => import("../alerts/AlertsPage.js").then((m) => ({ default: m.AlertsPage })));
 const SettingsPage = lazy(() => import("../settings/SettingsPage.js").then((m) => ({ default: m.SettingsPage })));
 
-const ICONS: Record<Page, Icon> = { nodes: IconServer2, topology: IconTopologyStar3, collectives: IconChartLine, diagnose: IconStethoscope, settings: IconAdjustments };
-const VIEWS: Record<Page, React.ComponentType> = { nodes: NodesPage, topology: TopologyPage, collectives: CollectivesPage, diagnose: DiagnosePage, settings: SettingsPage };
+const ICONS: Record<Page, Icon> = { nodes: IconServer2, topology: IconTopologyStar3, collectives: IconChartLine, diagnose: IconStethoscope, alerts: IconBell, settings: IconAdjustments };
+const VIEWS: Record<Page, React.ComponentType> = { nodes: NodesPage, topology: TopologyPage, collectives: CollectivesPage, diagnose: DiagnosePage, alerts: AlertsPage, settings: SettingsPage };
+
+/** Alerts that last and that nobody has seen. */
+function AlertCount() {
+  const { t } = useTranslation();
+  const { alerts } = useConsole();
+  const count = [...useItems(alerts).values()].filter((alert) => alert.endedAtMs === null && alert.acknowledgedAtMs === null).length;
+  return count === 0 ? null : <b className={css.badge} role="status" aria-label={t("alerts.unseen", { count })}>{count > 99 ? "99+" : count}</b>;
+}
 
 function Navigation() {
   const { t } = useTranslation();
@@ -52,6 +63,7 @@ function Navigation() {
             <a href={hrefOf(each)} className={css.navItem} aria-current={each === page ? "page" : undefined}>
               <IconOf size={19} aria-hidden />
               <span>{t(`pages.${each}`)}</span>
+              {each === "alerts" && <AlertCount />}
             </a>
           </Tooltip>
         );

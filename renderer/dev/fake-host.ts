@@ -1,6 +1,6 @@
 import {
-  BRING_UP_STEPS, Collective, ConsoleError, NodeInput, SettingName, toErrorView,
-  type Carrier, type ClientMessage, type DiagnosisView, type HostMessage, type LinkView, type NodeView, type NodeSettingsView, type OperationView, type RunView, type SettingChangeView, type SettingValue, type StepView, type TelemetryTick,
+  ALERT_RULES, AlertRule, BRING_UP_STEPS, Collective, ConsoleError, NodeInput, SettingName, toErrorView,
+  type AlertView, type Carrier, type ClientMessage, type DiagnosisView, type HostMessage, type LinkView, type NodeView, type NodeSettingsView, type OperationView, type RunView, type SettingChangeView, type SettingValue, type StepView, type Threshold, type Thresholds, type TelemetryTick,
 } from "../../electron/contract/index.js";
 import { fakeDiagnosis } from "./fake-diagnosis.js";
 import { fakeFileDiagnosis } from "./fake-files.js";
@@ -29,6 +29,8 @@ export class FakeHost implements Carrier {
   readonly runs = new Map<string, RunView>();
   readonly diagnoses = new Map<string, DiagnosisView>();
   readonly links: LinkView[] = [];
+  readonly alerts = new Map<string, AlertView>();
+  thresholds = Object.fromEntries(AlertRule.options.map((rule) => [rule, { enabled: true, value: ALERT_RULES[rule].standard }])) as Thresholds;
   readonly settings = new Map<string, Partial<Record<SettingName, SettingValue>>>();
   readonly settingLog: SettingChangeView[] = [];
   readonly mends: FakeMends;
@@ -160,6 +162,25 @@ export class FakeHost implements Carrier {
         return {};
       }
       case "topology.get": case "topology.probe": return { epoch: 4, links: this.links };
+      case "alerts.list": return [...this.alerts.values()];
+      case "alerts.acknowledge": {
+        const seen = (params.alertIds as string[]).flatMap((id) => { const alert = this.alerts.get(id); return alert ? [{ ...alert, acknowledgedAtMs: this.#now() }] : []; });
+        for (const alert of seen) this.alerts.set(alert.id, alert);
+        this.#patch("alerts", seen, []);
+        return {};
+      }
+      case "alerts.thresholds": return this.thresholds;
+      case "alerts.setThreshold": {
+        const { rule, ...threshold } = params as { rule: AlertRule } & Threshold;
+        this.thresholds = { ...this.thresholds, [rule]: threshold };
+        return this.thresholds;
+      }
+      case "history.get": {
+        const { fromMs, toMs } = params as { fromMs: number; toMs: number };
+        return [...this.nodes.values()].filter((node) => node.phase === "up").slice(0, 7).map((node, index) => ({
+          nodeId: node.id, points: Array.from({ length: 60 }, (_, i) => ({ atMs: fromMs + ((toMs - fromMs) * i) / 60, lowest: 0, highest: 1e9 * (index + 2), mean: 1e9 * (index + 1) * (1 + Math.sin(i / 6)) })),
+        }));
+      }
       case "settings.get": return [...this.nodes.values()].filter((node) => node.phase === "up").map((node) => this.#settings(node.id));
       case "settings.set":
         for (const id of ids) {
@@ -296,6 +317,8 @@ export class FakeHost implements Carrier {
       endedRun("r-003", { ...base, transport: "rdma" }, now - 500_000, { failAt: 14 }), endedRun("r-004", { ...base, transport: "rdma", datatype: "bfloat16" }, now - 300_000, { wrong: 17 }),
       endedRun("r-005", { ...base, transport: "rdma" }, now - 60_000),
     ]) this.runs.set(run.id, run);
+    const alert: AlertView = { id: "latency n2 1", rule: "latency", nodeId: "n2", nodeName: "gpu-02", subject: null, startedAtMs: now - 90_000, endedAtMs: null, lastAtMs: now - 2000, worst: 412.7, threshold: 100, count: 37, acknowledgedAtMs: null };
+    for (const each of [alert, { ...alert, id: "utilization n1 eth1 2", rule: "utilization" as const, nodeId: "n1", nodeName: "gpu-01", subject: "eth1", startedAtMs: now - 900_000, endedAtMs: now - 800_000, worst: 31.2, threshold: 50, count: 8, acknowledgedAtMs: now - 700_000 }]) this.alerts.set(each.id, each);
     for (const id of ["n1", "n2"]) this.diagnoses.set(id, fakeDiagnosis(id, now - 20_000));
   }
 
@@ -368,6 +391,7 @@ export class FakeHost implements Carrier {
       case "nodes": return { kind: "snapshot", items: [...this.nodes.values()] };
       case "operations": return { kind: "snapshot", items: [...this.operations.values()] };
       case "runs": return { kind: "snapshot", items: [...this.runs.values()] };
+      case "alerts": return { kind: "snapshot", items: [...this.alerts.values()] };
       case "diagnoses": return { kind: "snapshot", items: [...this.diagnoses.values()] };
       case "mends": return { kind: "snapshot", items: [...this.mends.runs.values()] };
       case "guides": return { kind: "snapshot", items: [...this.guides.runs.values()] };

@@ -1,7 +1,7 @@
 import { createContext, createElement, useContext, useEffect, useState, useSyncExternalStore, type ReactNode } from "react";
 import { createStore, type StoreApi } from "zustand/vanilla";
 import { useStore } from "zustand";
-import type { DiagnosisView, GuideRunView, MendRunView, NodeView, OperationView, PairTestView, Result, RunView, TopologyView } from "../../electron/contract/index.js";
+import type { AlertView, DiagnosisView, GuideRunView, MendRunView, NodeView, OperationView, PairTestView, Result, RunView, TopologyView } from "../../electron/contract/index.js";
 import type { Client, ConnectionState } from "../client/client.js";
 import { toShownError, type ShownError } from "../client/page-error.js";
 import { HostClock } from "./clock.js";
@@ -29,6 +29,7 @@ export interface Console {
   mends: KeyedStore<MendRunView>;
   guides: KeyedStore<GuideRunView>;
   pairs: KeyedStore<PairTestView>;
+  alerts: KeyedStore<AlertView>;
   topology: StoreApi<TopologyView & { loaded: boolean }>;
   telemetry: TelemetryBuffer;
   clock: HostClock;
@@ -46,6 +47,7 @@ export function createConsole(client: Client, reconnectNow?: () => void): Consol
   const mends = createKeyedStore<MendRunView>((run) => run.id);
   const guides = createKeyedStore<GuideRunView>((run) => run.id);
   const pairs = createKeyedStore<PairTestView>((test) => test.id);
+  const alerts = createKeyedStore<AlertView>((alert) => alert.id);
   const topology = createStore<TopologyView & { loaded: boolean }>()(() => ({ epoch: 0, links: [], loaded: false }));
   const telemetry = new TelemetryBuffer();
   const clock = new HostClock();
@@ -67,6 +69,7 @@ export function createConsole(client: Client, reconnectNow?: () => void): Consol
     client.subscribe("mends", mends.apply, mends.fail),
     client.subscribe("guides", guides.apply, guides.fail),
     client.subscribe("pairs", pairs.apply, pairs.fail),
+    client.subscribe("alerts", alerts.apply, alerts.fail),
     client.subscribe("topology", (event) => topology.setState({ ...event, loaded: true })),
     client.subscribe("telemetry", (tick) => {
       clock.observe(tick.atMs);
@@ -75,7 +78,7 @@ export function createConsole(client: Client, reconnectNow?: () => void): Consol
   ];
   if (client.state === "open") greet();
   return {
-    client, host, nodes, operations, runs, diagnoses, mends, guides, pairs, topology, telemetry, clock, reconnectNow,
+    client, host, nodes, operations, runs, diagnoses, mends, guides, pairs, alerts, topology, telemetry, clock, reconnectNow,
     dispose: () => {
       for (const stop of stops) stop();
     },
