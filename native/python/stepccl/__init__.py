@@ -17,6 +17,7 @@ if not _dist.is_available():
     raise ImportError("this build of PyTorch has no torch.distributed: install one that has")
 
 from . import _memory, _process_group
+from ._communicator import gpu as _gpu
 from ._errors import StepcclError
 from ._library import lib as _lib
 from ._process_group import ProcessGroupStepCCL
@@ -39,12 +40,7 @@ _process_group.register()
 
 def attach(device: Any = None, group: Any = None) -> None:
     """Opens the GPU part of a group; every rank calls it. The first collective on a CUDA tensor does the same. StepcclError."""
-    import torch
-
-    device = torch.device(device if device is not None else "cuda")
-    if device.type == "cuda" and device.index is None:
-        device = torch.device("cuda", torch.cuda.current_device())
-    _process_group.group_of(group).communicator.attach(device)
+    _process_group.group_of(group).communicator.attach(_gpu(device if device is not None else "cuda"))
 
 
 def empty(*size: Any, dtype: Any = None, device: Any = None, group: Any = None) -> Any:

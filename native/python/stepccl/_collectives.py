@@ -11,7 +11,7 @@ from typing import Any, Sequence
 
 import torch
 
-from ._communicator import HIGH, Operation
+from ._communicator import HIGH, Operation, gpu
 from ._errors import bad_argument, unsupported
 from ._launching import Launching, Tensors, timeout_ms
 from ._types import check_alike, check_elements, check_tensor, lie_in_row, movement, offsets, one, reduction
@@ -276,7 +276,7 @@ class Collectives(Launching):
         """All ranks have come here. On a group with a GPU: their current streams too, and the host waits for them."""
         device_ids = list(getattr(opts, "device_ids", None) or [])
         if device_ids and self.communicator.device is None:
-            self.communicator.attach(torch.device("cuda", device_ids[0]))
+            self.communicator.attach(gpu(f"cuda:{device_ids[0]}"))
         self._sequence += 1
         device = self.communicator.device
         if device is not None:

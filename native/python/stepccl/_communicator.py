@@ -10,7 +10,7 @@ from typing import Any, Sequence
 import torch
 
 from . import _settings
-from ._errors import INVALID_USAGE, TIMEOUT, StepcclError, bad_argument, check, check_cuda, unsupported
+from ._errors import INVALID_USAGE, NO_GPU, TIMEOUT, WRONG_DEVICE, StepcclError, bad_argument, check, check_cuda, unsupported
 from ._library import Call, CommInfo, CudaInfo, CudaPoolInfo, UniqueId, byref, lib
 
 _numbers = itertools.count()
@@ -21,6 +21,16 @@ TRANSPORTS = ("none", "shm", "tcp", "rdma", "dma", "gpu_peer")
 ASYNC_LEVELS = ("none", "stream", "nic")
 PATHS = ("auto", "flagged", "staged", "direct", "bulk", "copy_engine", "paged")
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "scatter", "gather", "all_to_all", "send_recv", "barrier")
+
+
+def gpu(device: Any) -> torch.device:
+    """A CUDA device with its number; without one the current device's. StepcclError R601 without a GPU, R101 for another kind."""
+    found = torch.device(device)
+    if found.type != "cuda":
+        raise bad_argument(f"the device is {found}, and must be a GPU")
+    if not torch.cuda.is_available():
+        raise StepcclError(NO_GPU, "PyTorch sees no GPU here")
+    return found if found.index is not None else torch.device("cuda", torch.cuda.current_device())
 
 
 class Request:
@@ -111,7 +121,7 @@ class Communicator:
             self._check_open()
             if self._engine:
                 if device != self.device:
-                    raise bad_argument(f"the tensor is on {device}, and this group works on {self.device}: one GPU for each process and group")
+                    raise StepcclError(WRONG_DEVICE, f"the tensor is on {device}, and this group works on {self.device}: one GPU for each process and group", self.rank)
                 return
             if not lib.has_cuda:
                 raise unsupported(f"libstepccl {lib.version} at {lib.path} has no GPU part: install one that was built with USE_CUDA=ON")

@@ -8,7 +8,7 @@ from typing import Any, Sequence
 
 import torch
 
-from ._communicator import NORMAL, Communicator, Operation
+from ._communicator import NORMAL, Communicator, Operation, gpu
 from ._errors import INVALID_USAGE, StepcclError, unsupported
 from ._work import AllWork, Completer, Copies, DeviceWork, HostWork
 
@@ -119,9 +119,7 @@ class Launching:
         if device is None or device.type != "cuda":
             self._host_batch = []
             return
-        if device.index is None:
-            device = torch.device("cuda", torch.cuda.current_device())
-        self.communicator.attach(device)
+        self.communicator.attach(gpu(device))
         self._batch = (DeviceWork(self.communicator, [], [], self.communicator.stream), [], [])
 
     def _end_coalescing(self, device: Any = None) -> Any:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Sequence
 
 import torch
 
+from ._communicator import gpu
 from ._errors import bad_argument
 
 if TYPE_CHECKING:
@@ -68,11 +69,7 @@ def empty(group: "ProcessGroupStepCCL", *size: Any, dtype: torch.dtype | None = 
     if not shape or any(not isinstance(part, int) or part < 0 for part in shape):
         raise bad_argument(f"the size is {tuple(shape)}, and must be integers from 0")
     dtype = dtype or torch.get_default_dtype()
-    device = torch.device(device if device is not None else "cuda")
-    if device.type != "cuda":
-        raise bad_argument(f"the device is {device}, and must be a GPU: on host memory use torch.empty")
-    if device.index is None:
-        device = torch.device("cuda", torch.cuda.current_device())
+    device = gpu(device if device is not None else "cuda")
     group.communicator.attach(device)
     window = _Window(group.communicator, max(1, math.prod(shape) * _element_size(dtype)))
     return _tensor(window, shape, dtype, device)

@@ -40,12 +40,16 @@ def refused(rank: int, world: int) -> None:
         ("R103", "any rank", lambda: dist.irecv(plain)),
         ("R101", "another rank", lambda: group.send([plain], world, 0)),
     ]
+    if not torch.cuda.is_available():
+        cases += [("R601", "no GPU", lambda: stepccl.attach()), ("R601", "no GPU", lambda: stepccl.empty(4))]
+    cases.append(("R101", "must be a GPU", lambda: stepccl.empty(4, device="cpu")))
+    cases.append(("R101", "integers", lambda: stepccl.empty(-1)))
     if DEVICE == "cuda":
         cases.append(("R101", "one device", lambda: dist.all_gather_into_tensor(torch.empty(world * world * 2), plain)))
         if torch.cuda.device_count() > 1:
             other = torch.ones(4, device=f"cuda:{(rank + 1) % torch.cuda.device_count()}")
             dist.all_reduce(torch.ones(1, device=here))
-            cases.append(("R101", "one GPU", lambda: dist.all_reduce(other)))
+            cases.append(("R604", "one GPU", lambda: dist.all_reduce(other)))
     for code, words, call in cases:
         with pytest.raises(StepcclError, match=words) as caught:
             call()
