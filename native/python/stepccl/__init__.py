@@ -71,10 +71,6 @@ def abort(group: Any = None) -> None:
     _process_group.group_of(group).abort()
 
 
-def _autoload() -> None:
-    """torch's entry point torch.backends calls it on `import torch`; importing this module has done the work."""
-
-
 __all__ = [
     "Configuration",
     "ProcessGroupStepCCL",

@@ -11,7 +11,7 @@ import torch
 
 from . import _settings
 from ._errors import INVALID_USAGE, NO_GPU, TIMEOUT, WRONG_DEVICE, StepcclError, bad_argument, check, check_cuda, unsupported
-from ._library import Call, CommInfo, CudaInfo, CudaPoolInfo, UniqueId, byref, lib
+from ._library import Call, CommInfo, CudaCall, CudaInfo, CudaPoolInfo, UniqueId, byref, lib
 
 _numbers = itertools.count()
 # An operation in the library's words: the C function without its prefix, and its arguments from the buffers on.
@@ -19,7 +19,7 @@ NORMAL, HIGH = 0, 1
 Operation = tuple  # (name, *arguments)
 TRANSPORTS = ("none", "shm", "tcp", "rdma", "dma", "gpu_peer")
 ASYNC_LEVELS = ("none", "stream", "nic")
-PATHS = ("auto", "flagged", "staged", "direct", "bulk", "copy_engine", "paged")
+PATHS = ("auto", "flagged", "staged", "direct", "bulk", "copy_engine", "paged", "pipeline")
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "scatter", "gather", "all_to_all", "send_recv", "barrier")
 
 
@@ -83,6 +83,8 @@ class Communicator:
         self._comm = c_void_p()
         self._engine = c_void_p()
         self._stream: Any = None
+        # Without copy engines the kernels that take any pointer move the bytes.
+        self._cuda_call = None if configuration.enable_dma else CudaCall(path=PATHS.index("staged"))
         config = configuration.host(self.timeout_ms)
         check(lib.comm_init_rank(byref(self._comm), world, byref(unique_id), rank, byref(config)))
         self.open = True
@@ -130,14 +132,14 @@ class Communicator:
             with torch.cuda.device(device):
                 torch.cuda.synchronize()  # the engine needs the device's context
                 config = self.configuration.cuda(device.index, self.timeout_ms)
-                check_cuda(lib.cuda_attach(byref(self._engine), self._comm, byref(config)))
+                check_cuda(lib.cuda_attach(byref(self._engine), self._comm, byref(config)), self.rank)
                 self.device = device
                 priority = -1 if self.configuration.high_priority_stream else 0
                 self._stream = torch.cuda.Stream(device, priority=priority)
             if self.configuration.page_size:
-                check_cuda(lib.cuda_paging(self._engine, self.configuration.page_size, self.configuration.prefetch_depth), self._engine)
+                check_cuda(lib.cuda_paging(self._engine, self.configuration.page_size, self.configuration.prefetch_depth), self.rank)
             if self.configuration.defrag_interval_ms:
-                check_cuda(lib.cuda_defrag(self._engine, self.configuration.defrag_interval_ms), self._engine)
+                check_cuda(lib.cuda_defrag(self._engine, self.configuration.defrag_interval_ms), self.rank)
 
     @property
     def stream(self) -> Any:
@@ -147,33 +149,34 @@ class Communicator:
     def enqueue(self, operations: Sequence[Operation], stream: int) -> None:
         """Queues operations on device memory on a raw stream, several as one group. StepcclError."""
         with self._lock:
+            self._check_open()
             engine = self._engine
             if len(operations) == 1:
                 name, *arguments = operations[0]
-                result = getattr(lib, "cuda_" + name)(engine, *arguments, stream, None)
+                result = getattr(lib, "cuda_" + name)(engine, *arguments, stream, self._cuda_call)
                 if result:
-                    check_cuda(result, engine)
+                    check_cuda(result, self.rank)
                 return
-            check_cuda(lib.cuda_group_start(engine), engine)
+            check_cuda(lib.cuda_group_start(engine), self.rank)
             first = 0
             for name, *arguments in operations:
-                first = getattr(lib, "cuda_" + name)(engine, *arguments, stream, None)
+                first = getattr(lib, "cuda_" + name)(engine, *arguments, stream, self._cuda_call)
                 if first:
                     break
             ended = lib.cuda_group_end(engine)
-            check_cuda(first or ended, engine)
+            check_cuda(first or ended, self.rank)
 
     def check_engine(self) -> None:
         """Raises the error that ended the engine (a peer's death, a timeout). Does not block."""
         if self._engine:
             result = lib.cuda_status(self._engine)
             if result:
-                check_cuda(result, self._engine)
+                check_cuda(result, self.rank)
 
     def allocate(self, size_bytes: int) -> int:
         """Address of device memory that all ranks see. A collective call. StepcclError."""
         pointer = c_void_p()
-        check_cuda(lib.cuda_mem_alloc(self._engine, byref(pointer), size_bytes), self._engine)
+        check_cuda(lib.cuda_mem_alloc(self._engine, byref(pointer), size_bytes), self.rank)
         assert pointer.value is not None
         return pointer.value
 
@@ -181,14 +184,14 @@ class Communicator:
         """Gives memory of allocate back, once what was queued before is done."""
         with self._lock:
             if self.open and self._engine:
-                check_cuda(lib.cuda_mem_free(self._engine, address), self._engine)
+                check_cuda(lib.cuda_mem_free(self._engine, address), self.rank)
 
     # -- settings and state --------------------------------------------------
 
     def set_pipeline_depth(self, depth: int) -> None:
         check(lib.comm_set_pipeline_depth(self._comm, depth), self.rank)
         if self._engine:
-            check_cuda(lib.cuda_set_pipeline_depth(self._engine, depth), self._engine)
+            check_cuda(lib.cuda_set_pipeline_depth(self._engine, depth), self.rank)
 
     def tune_pipeline_depth(self) -> int:
         depth, latency_us = c_uint32(), c_double()
@@ -198,12 +201,12 @@ class Communicator:
     def set_paging(self, page_size: int, prefetch_depth: int) -> None:
         check(lib.comm_enable_paging(self._comm, page_size, prefetch_depth), self.rank)
         if self._engine:
-            check_cuda(lib.cuda_paging(self._engine, page_size, prefetch_depth), self._engine)
+            check_cuda(lib.cuda_paging(self._engine, page_size, prefetch_depth), self.rank)
         self._reconfigure(page_size=page_size, prefetch_depth=prefetch_depth)
 
     def set_defrag(self, interval_ms: int) -> None:
         if self._engine:
-            check_cuda(lib.cuda_defrag(self._engine, interval_ms), self._engine)
+            check_cuda(lib.cuda_defrag(self._engine, interval_ms), self.rank)
         self._reconfigure(defrag_interval_ms=interval_ms)
 
     def _reconfigure(self, **changes: Any) -> None:
@@ -212,7 +215,7 @@ class Communicator:
     def defrag_now(self) -> int:
         """One epoch of compaction, a collective call; bytes given back to the GPU."""
         released = c_uint64()
-        check_cuda(lib.cuda_defrag_now(self._engine, byref(released)), self._engine)
+        check_cuda(lib.cuda_defrag_now(self._engine, byref(released)), self.rank)
         return released.value
 
     def info(self) -> dict[str, Any]:
@@ -220,15 +223,15 @@ class Communicator:
         raw = CommInfo()
         check(lib.comm_query(self._comm, byref(raw)), self.rank)
         found = _values(raw)
-        found["transport"] = TRANSPORTS[raw.transport]
+        found["transport"] = _named(TRANSPORTS, raw.transport)
         found["state"] = lib.result_code(raw.state).decode()
         if self._engine:
             gpu, pool = CudaInfo(), CudaPoolInfo()
-            check_cuda(lib.cuda_query(self._engine, byref(gpu)), self._engine)
-            check_cuda(lib.cuda_pool_query(self._engine, byref(pool)), self._engine)
+            check_cuda(lib.cuda_query(self._engine, byref(gpu)), self.rank)
+            check_cuda(lib.cuda_pool_query(self._engine, byref(pool)), self.rank)
             found["gpu"], found["pool"] = _values(gpu), _values(pool)
-            found["gpu"]["async_level"] = ASYNC_LEVELS[gpu.async_level]
-            found["gpu"]["last_path"] = PATHS[gpu.last_path]
+            found["gpu"]["async_level"] = _named(ASYNC_LEVELS, gpu.async_level)
+            found["gpu"]["last_path"] = _named(PATHS, gpu.last_path)
         return found
 
     def explain(self, collective: str, size_bytes: int) -> str:
@@ -244,7 +247,7 @@ class Communicator:
         if not self.open:
             return
         if self._engine:
-            check_cuda(lib.cuda_abort(self._engine), self._engine)
+            check_cuda(lib.cuda_abort(self._engine), self.rank)
         check(lib.comm_abort(self._comm), self.rank)
 
     def close(self) -> None:
@@ -256,13 +259,18 @@ class Communicator:
             engine, self._engine = self._engine, c_void_p()
             try:
                 if engine:
-                    check_cuda(lib.cuda_detach(engine))
+                    check_cuda(lib.cuda_detach(engine), self.rank)
             finally:
                 check(lib.comm_destroy(self._comm), self.rank)
 
     def _check_open(self) -> None:
         if not self.open:
             raise StepcclError(INVALID_USAGE, "the process group is closed")
+
+
+def _named(names: Sequence[str], number: int) -> str:
+    """The library may be newer and have more."""
+    return names[number] if number < len(names) else str(number)
 
 
 def _values(struct: Any) -> dict[str, Any]:

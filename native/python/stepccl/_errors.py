@@ -2,6 +2,8 @@
 """One exception for every error of the library, with its stable code."""
 from __future__ import annotations
 
+from typing import Any
+
 import torch.distributed as dist
 
 from ._library import ErrorInfo, byref, lib
@@ -45,25 +47,22 @@ def unsupported(text: str) -> StepcclError:
     return StepcclError(UNSUPPORTED, text)
 
 
-def _details(result: int, info: ErrorInfo) -> StepcclError:
-    if info.code != result:  # the details belong to an earlier error
-        return StepcclError(result, "the library left no details")
-    return StepcclError(result, info.text.decode(errors="replace"), info.rank, info.peer, info.phase)
+def _raise(result: int, last_error: Any, rank: int) -> None:
+    info = ErrorInfo()
+    last_error(None, byref(info))
+    # An earlier error's details are not this one's.
+    sentence = info.text.decode(errors="replace") if info.code == result else "the library left no details"
+    peer, phase = (info.peer, info.phase) if info.code == result else (-1, 0)
+    raise StepcclError(result, sentence, rank if rank >= 0 else info.rank, peer, phase)
 
 
 def check(result: int, rank: int = -1) -> None:
     """Raises what a function of stepccl.h returned in this thread, unless it is success. rank: of the communicator, if there is one."""
     if result:
-        info = ErrorInfo()
-        lib.last_error(None, byref(info))
-        problem = _details(result, info)
-        problem.rank = rank if rank >= 0 else problem.rank
-        raise problem
+        _raise(result, lib.last_error, rank)
 
 
-def check_cuda(result: int, engine: object = None) -> None:
-    """Raises what a function of cuda.h returned, unless it is success."""
+def check_cuda(result: int, rank: int = -1) -> None:
+    """The same for a function of cuda.h."""
     if result:
-        info = ErrorInfo()
-        lib.cuda_last_error(engine, byref(info))
-        raise _details(result, info)
+        _raise(result, lib.cuda_last_error, rank)

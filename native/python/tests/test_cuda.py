@@ -2,6 +2,9 @@
 """What only a GPU has: streams, graphs, windows, the pool; and training against NCCL."""
 from __future__ import annotations
 
+import time
+from datetime import timedelta
+
 import pytest
 import torch
 import torch.distributed as dist
@@ -114,6 +117,8 @@ def windows(rank: int, world: int) -> None:
 
 def pool(rank: int, world: int) -> None:
     """Holes in the pool, compacted; what lives keeps its address and its content, a captured graph its result."""
+    stepccl.attach()
+    stepccl.enable_hbm_defrag(interval=3_600_000)  # graphs that are captured from here on go along with a move
     tensors = [stepccl.empty(4 << 20, dtype=torch.float32) for _ in range(8)]
     for number, tensor in enumerate(tensors):
         tensor.fill_(number)
@@ -171,6 +176,40 @@ def reports(rank: int, world: int) -> None:
     assert found["gpu"]["rank"] == rank and found["gpu"]["gpu_uuid"].startswith("GPU-")
     assert found["gpu"]["async_level"] in ("none", "stream", "nic") and found["gpu"]["async_reason"]
     assert found["pool"]["held_bytes"] >= found["pool"]["used_bytes"] > 0
+
+
+def missing_rank(rank: int, world: int) -> str:
+    """Rank 0 does not come: the others' streams go on within the timeout, with an error that has a name."""
+    tensor = torch.ones(1 << 20, device=place(rank))
+    dist.all_reduce(tensor)
+    torch.cuda.synchronize()
+    if rank == 0:
+        time.sleep(6)
+        return "R203"
+    began = time.monotonic()
+    with pytest.raises(stepccl.StepcclError) as caught:
+        dist.all_reduce(tensor, async_op=True).wait(timedelta(seconds=20))
+    torch.cuda.synchronize()
+    assert time.monotonic() - began < 10
+    return caught.value.code
+
+
+def memory_comes_back(rank: int, world: int) -> None:
+    """What a group took on the GPU is given back when it goes."""
+    torch.cuda.synchronize()
+    dist.barrier()
+    before, _ = torch.cuda.mem_get_info()
+    group = dist.new_group(list(range(world)), backend="stepccl")
+    dist.all_reduce(torch.ones(1 << 20, device=place(rank)), group=group)
+    kept = stepccl.empty(64 << 20, dtype=torch.uint8, group=group)
+    during, _ = torch.cuda.mem_get_info()
+    assert before - during >= 64 << 20
+    del kept
+    dist.destroy_process_group(group)
+    dist.barrier()
+    torch.cuda.empty_cache()
+    after, _ = torch.cuda.mem_get_info()
+    assert before - after < 16 << 20, f"{(before - after) >> 20} MiB are still held"
 
 
 def barrier_waits_for_the_gpu(rank: int, world: int) -> None:
@@ -231,7 +270,12 @@ def fsdp_on_windows(rank: int, world: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "job", [waits_on_streams, memory_is_held, graph, windows, pool, pages, reports, barrier_waits_for_the_gpu, against_nccl, fsdp_on_windows], ids=lambda job: job.__name__
+    "job", [waits_on_streams, memory_is_held, graph, windows, pool, pages, reports, memory_comes_back, barrier_waits_for_the_gpu, against_nccl, fsdp_on_windows], ids=lambda job: job.__name__
 )
 def test_cuda(ranks, job) -> None:
     ranks.run(job, timeout_s=30.0)
+
+
+def test_a_missing_rank_on_the_gpu(ranks) -> None:
+    codes = ranks.run(missing_rank, timeout_s=2.0)
+    assert all(code in ("R203", "R206") for code in codes), codes

@@ -2,13 +2,15 @@
 """The ctypes structs have the layout of the C headers, as a C compiler sees them."""
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from stepccl import _library, _settings
+from stepccl import _communicator, _errors, _library, _settings, _types
 from stepccl._errors import StepcclError
 
 INCLUDE = Path(__file__).resolve().parents[2] / "include"
@@ -43,6 +45,31 @@ def test_structs_lie_as_in_c(tmp_path: Path) -> None:
         assert int(seen[name]) == ctypes.sizeof(struct), name
         for field, *_ in struct._fields_:
             assert int(seen[f"{name}.{field}"]) == getattr(struct, field).offset, f"{name}.{field}"
+
+
+@pytest.mark.parametrize(
+    ("prefix", "header", "names"),
+    [
+        ("STEPCCL_CUDA_PATH_", "cuda.h", _communicator.PATHS),
+        ("STEPCCL_CUDA_ASYNC_", "cuda.h", _communicator.ASYNC_LEVELS),
+        ("STEPCCL_TRANSPORT_", "telemetry.h", _communicator.TRANSPORTS),
+    ],
+)
+def test_names_are_those_of_the_headers(prefix: str, header: str, names: tuple[str, ...]) -> None:
+    text = (INCLUDE / "stepccl" / header).read_text()
+    found = {int(number): name.lower() for name, number in re.findall(rf"\b{prefix}(\w+) = (\d+)", text)}
+    assert [found[number] for number in sorted(found)] == list(names)
+
+
+def test_numbers_are_those_of_the_header() -> None:
+    text = (INCLUDE / "stepccl" / "stepccl.h").read_text()
+    numbers = {name: int(number) for name, number in re.findall(r"\bSTEPCCL_(\w+) = (\d+)", text)}
+    for dtype, number in _types.DATATYPES.items():
+        assert numbers[str(dtype).split(".")[1].upper()] == number
+    assert [numbers[name] for name in ("SUM", "PROD", "MIN", "MAX", "AVG")] == [_types.SUM, _types.PROD, _types.MIN, _types.MAX, _types.AVG]
+    assert [numbers[name.upper()] for name in _communicator.COLLECTIVES] == list(range(len(_communicator.COLLECTIVES)))
+    for name in ("INVALID_ARGUMENT", "INVALID_USAGE", "UNSUPPORTED", "INVALID_CONFIGURATION", "TIMEOUT", "RENDEZVOUS", "NO_GPU", "WRONG_DEVICE"):
+        assert numbers[f"ERROR_{name}"] == getattr(_errors, name)
 
 
 def test_errors_carry_the_stable_code() -> None:
@@ -120,3 +147,10 @@ def test_times_fit_the_library() -> None:
     assert _settings.timeout_ms(1800.0) == 1_800_000
     assert _settings.timeout_ms(0.0) == 1
     assert _settings.timeout_ms(1e9) == 0xFFFFFFFE
+
+
+def test_autoload_only_warns_without_the_library(tmp_path: Path) -> None:
+    program = "import warnings; warnings.simplefilter('error'); import stepccl_autoload as a\ntry:\n    a.autoload()\nexcept RuntimeWarning as w:\n    print('warned', w)"
+    environment = {"PYTHONPATH": str(Path(__file__).resolve().parents[1]), "STEPCCL_LIBRARY": str(tmp_path / "nothing.so")}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("warned the backend stepccl is not available: libstepccl can't be loaded")
