@@ -12,7 +12,7 @@ import torch
 import torch.distributed as dist
 
 from . import memory, models, overlap
-from .job import Job
+from .job import GROUP_OF, Job
 from .launcher import emit
 from .operations import Operation
 from .plan import Case
@@ -76,6 +76,13 @@ class Run:
         self.job.together()
         return sum(self.job.gathered(self.operation.wrong(seed)))
 
+    def way(self) -> dict | None:
+        """How StepCCL's last call went on a GPU: its path and its thread blocks (0 = copy engines alone)."""
+        if not self.job.cuda or GROUP_OF.get(self.backend, self.backend) != "stepccl":
+            return None
+        gpu = sys.modules["stepccl"].info(self.group)["gpu"]
+        return {"path": gpu["last_path"], "blocks": gpu["last_blocks"]}
+
     def close(self) -> None:
         """Graphs first: they use the buffers."""
         self.job.together()
@@ -89,9 +96,13 @@ def collective(job: Job, case: Case, backends: list[str], seed: int) -> dict:
     timer = Timer(job.device)
     runs: dict[str, Run] = {}
     wrong: dict[str, int] = {}
+    ways: dict[str, dict] = {}
     for backend in backends:
         runs[backend] = Run(job, timer, case, backend, seed)
         wrong[backend] = runs[backend].check(seed + 1)
+        way = runs[backend].way()
+        if way is not None:
+            ways[backend] = way
     calls = job.options["graph_calls"] if case.mode == "graph" else 1
     repeats = max(1, repeats_for(case.size_bytes, job.options["turn_ms"]) // calls)
     own: dict[str, list[float]] = {backend: [] for backend in backends}
@@ -105,7 +116,7 @@ def collective(job: Job, case: Case, backends: list[str], seed: int) -> dict:
     actual_bytes = runs[backends[0]].operation.bytes
     for backend in backends:
         runs[backend].close()
-    return {"times_us": times, "wrong": wrong, "bytes": actual_bytes, "calls_a_turn": repeats * calls}
+    return {"times_us": times, "wrong": wrong, "ways": ways, "bytes": actual_bytes, "calls_a_turn": repeats * calls}
 
 
 RUNNERS = {

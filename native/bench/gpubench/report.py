@@ -187,16 +187,19 @@ def markdown(results: Results) -> str:
     for row in rows:
         for backend, turns in row["times_us"].items():
             medians.setdefault(_key(row), {}).setdefault(backend, summarize(turns).median)
+    ways = {_key(row): row["ways"][OWN] for row in rows if OWN in row.get("ways", {})}
     details = {(d["operation"], str(d["size_bytes"]), d["mode"]): d for d in results.ratios(OWN)[1]}
     lines = []
     if medians:
-        lines.append("| operation | size | mode | " + " | ".join(f"{name} us" for name in backends) + " | ratio | 10-90 % | against |")
-        lines.append("|---|---|---|" + "---|" * len(backends) + "---|---|---|")
+        lines.append("| operation | size | mode | " + " | ".join(f"{name} us" for name in backends) + " | ratio | 10-90 % | against | path, blocks |")
+        lines.append("|---|---|---|" + "---|" * len(backends) + "---|---|---|---|")
         for key in sorted(medians, key=lambda key: (key[0], key[2], int(key[1]))):
             operation, size, mode = key
             detail = details.get(key)
             cells = [_us(medians[key][name]) if name in medians[key] else "" for name in backends]
             tail = [f"{detail['ratio']:.2f}", f"{detail['p10']:.2f}-{detail['p90']:.2f}", detail["peer"]] if detail else ["", "", ""]
+            way = ways.get(key)
+            tail.append(f"{way['path']}, {way['blocks']}" if way else "")
             lines.append(f"| {operation} | {size_name(int(size))} | {mode} | " + " | ".join(cells + tail) + " |")
         lines.append("")
     for row in results.rows:

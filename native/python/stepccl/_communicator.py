@@ -106,7 +106,7 @@ class Communicator:
                 check(lib.group_start())
             first = 0
             for (name, *arguments), call in zip(operations, calls):
-                first = getattr(lib, name)(self._comm, *arguments, byref(call))
+                first = lib.operations[name](self._comm, *arguments, byref(call))
                 if first:
                     break
             if grouped:
@@ -153,14 +153,14 @@ class Communicator:
             engine = self._engine
             if len(operations) == 1:
                 name, *arguments = operations[0]
-                result = getattr(lib, "cuda_" + name)(engine, *arguments, stream, self._cuda_call)
+                result = lib.cuda_operations[name](engine, *arguments, stream, self._cuda_call)
                 if result:
                     check_cuda(result, self.rank)
                 return
             check_cuda(lib.cuda_group_start(engine), self.rank)
             first = 0
             for name, *arguments in operations:
-                first = getattr(lib, "cuda_" + name)(engine, *arguments, stream, self._cuda_call)
+                first = lib.cuda_operations[name](engine, *arguments, stream, self._cuda_call)
                 if first:
                     break
             ended = lib.cuda_group_end(engine)

@@ -228,7 +228,7 @@ def _candidates() -> list[str]:
 
 
 class Library:
-    """The loaded library; functions are attributes without their prefix: lib.comm_destroy, lib.cuda_attach."""
+    """The loaded library; functions are attributes without their prefix (lib.comm_destroy, lib.cuda_attach), operations stand in two tables."""
 
     def __init__(self) -> None:
         problems = []
@@ -251,15 +251,15 @@ class Library:
             setattr(self, name, self._text(name, [c_int]))
         for name, arguments in _FUNCTIONS.items():
             setattr(self, name, self._function("stepccl_" + name, arguments))
-        for name, arguments in _OPERATIONS.items():
-            setattr(self, name, self._function("stepccl_" + name, [c_void_p, *arguments, POINTER(Call)]))
+        self.operations = {name: self._function("stepccl_" + name, [c_void_p, *arguments, POINTER(Call)]) for name, arguments in _OPERATIONS.items()}
         # An older or smaller build may lack the GPU part: then there is no attribute cuda_*.
         self.has_cuda = hasattr(self.handle, "stepccl_cuda_attach")
         if self.has_cuda:
             for name, arguments in _CUDA_FUNCTIONS.items():
                 setattr(self, "cuda_" + name, self._function("stepccl_cuda_" + name, arguments))
-            for name, arguments in _OPERATIONS.items():
-                setattr(self, "cuda_" + name, self._function("stepccl_cuda_" + name, [c_void_p, *arguments, c_void_p, POINTER(CudaCall)]))
+            self.cuda_operations = {
+                name: self._function("stepccl_cuda_" + name, [c_void_p, *arguments, c_void_p, POINTER(CudaCall)]) for name, arguments in _OPERATIONS.items()
+            }
 
     def _function(self, name: str, arguments: list) -> Any:
         function = getattr(self.handle, name)
