@@ -96,6 +96,8 @@ def groups(rank: int, world: int) -> None:
 def settings(rank: int, world: int) -> None:
     stepccl.set_pipeline_depth(8)
     assert stepccl.info()["pipeline_depth"] == 8
+    depths = stepccl.set_pipeline_depth("auto")
+    assert depths is not None and set(depths.values()) <= {4, 6, 8}
     tensor = data(rank, 4_000_000, torch.float32).to(place(rank))
     stepccl.enable_paging(page_size=4 << 20, prefetch_depth=2)
     try:
