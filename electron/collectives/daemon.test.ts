@@ -4,7 +4,7 @@ import { connect } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
-import { ConsoleError, RunSpec, type RunSpecInput, type RunView } from "../contract/index.js";
+import { Collective, COLLECTIVE_TAKES, ConsoleError, RunSpec, type RunSpecInput, type RunView } from "../contract/index.js";
 import { connectAgent } from "../link/client.js";
 import type { NodeDirectory } from "../link/directory.js";
 import type { AgentClient } from "../link/types.js";
@@ -97,6 +97,32 @@ describe.skipIf(!built)("runs on two real daemons", () => {
       expect(view.model?.alphaUs).toBeGreaterThan(0);
     }
   }, 90_000);
+
+  it.each(Collective.options)("%s: every element right, from the daemon's request to the exported row", async (collective) => {
+    const view = await end((await service.start(spec({ collective, root: 1, ranksPerNode: 2, transport: "auto", datatype: "bfloat16", redop: "max", minBytes: 64, maxBytes: 4096, iterations: 2 }))).id);
+    expect(view.error).toBeNull();
+    expect(view.state).toBe("succeeded");
+    const { root, redop, sized } = COLLECTIVE_TAKES[collective];
+    expect(view.rows.length).toBeGreaterThan(0);
+    expect(view.rows.every((row) => row.outOfPlace.timeUs > 0 && row.root === (root ? 1 : -1))).toBe(true);
+    if (sized) {
+      expect(view.wrongTotal).toBe(0);
+      expect(view.rows.map((row) => row.bytes).at(-1)).toBe(4096);
+      expect(view.rows.every((row) => row.datatype === "bfloat16" && row.expectedTimeUs !== null)).toBe(true);
+    }
+    if (redop) expect(view.rows.every((row) => row.redop === "max")).toBe(true);
+    expect(service.export(view.id, "csv").text.trim().split("\r\n")).toHaveLength(1 + view.rows.length);
+  }, 90_000);
+
+  it("a schedule that is named is the one that runs, and each that is offered runs", async () => {
+    const { all_reduce: offered } = await service.algorithms(4);
+    expect(offered.length).toBeGreaterThan(2);
+    for (const algorithm of offered) {
+      const view = await end((await service.start(spec({ ranksPerNode: 2, algorithm, minBytes: 1024, maxBytes: 1024, iterations: 1 }))).id);
+      expect([algorithm, view.error, view.wrongTotal]).toEqual([algorithm, null, 0]);
+      if (algorithm !== "auto") expect(view.rows[0]?.algorithm).toBe(algorithm);
+    }
+  }, 120_000);
 
   it("a daemon that is killed: named with its rank within 5 s, the other node usable at once", async () => {
     const run = await service.start(endless());

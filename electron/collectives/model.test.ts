@@ -21,6 +21,13 @@ describe.skipIf(!built)("modelOf, with the addon", () => {
     expect(model?.betaUsPerByte).toBeCloseTo(0.002, 5);
     expectedUs.forEach((expected, i) => expect(expected! / rows[i]!.outOfPlace.timeUs).toBeCloseTo(1, 2));
   });
+  it("takes a send with its receive as one message", async () => {
+    const rows = [1024, 65_536, 1 << 20].map((bytes) => row(bytes, 30 + bytes * 0.001, "direct"));
+    const { model, expectedUs } = modelOf(await load(), "send_recv", 4, rows);
+    expect(model?.alphaUs).toBeCloseTo(30, 1);
+    expect(model?.betaUsPerByte).toBeCloseTo(0.001, 6);
+    expectedUs.forEach((expected, i) => expect(expected! / rows[i]!.outOfPlace.timeUs).toBeCloseTo(1, 3));
+  });
   it("knows which schedules each collective has among so many ranks", async () => {
     const addon = await load();
     const of3 = algorithmsOf(addon, 3);

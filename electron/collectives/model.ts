@@ -45,6 +45,10 @@ export function algorithmsOf(addon: Pick<Addon, "expectedTimeUs">, worldSize: nu
   return Object.fromEntries(Collective.options.map((collective) => [collective, ALGORITHMS.filter((algorithm) => has(collective, algorithm))])) as Record<Collective, string[]>;
 }
 
+/** A send with its receive has no schedule to choose: it is one message, as a broadcast between two ranks is. */
+const problemOf = (collective: Collective, algorithm: Algorithm, worldSize: number): { collective: Collective; algorithm: Algorithm; worldSize: number } =>
+  (collective === "send_recv" ? { collective: "broadcast", algorithm: "binomial", worldSize: 2 } : { collective, algorithm, worldSize });
+
 export function modelOf(
   addon: Pick<Addon, "fitAlphaBeta" | "expectedTimeUs">, collective: RunView["spec"]["collective"], worldSize: number, rows: readonly RunRow[],
 ): { model: RunView["model"]; expectedUs: (number | null)[] } {
@@ -55,11 +59,11 @@ export function modelOf(
   if (algorithm === undefined) return none;
   const samples = rows.filter((row) => row.algorithm === algorithm && row.bytes > 0).map((row) => ({ bytes: row.bytes, timeUs: row.outOfPlace.timeUs }));
   // The name comes from a node: one that the model does not know, or cannot time for this collective, has no expectation.
-  const fit = unlessUnknown(() => addon.fitAlphaBeta(samples, { collective, algorithm: algorithm as Algorithm, worldSize }));
+  const fit = unlessUnknown(() => addon.fitAlphaBeta(samples, problemOf(collective, algorithm as Algorithm, worldSize)));
   if (!fit) return none;
   return {
     model: { ...fit, source: `this run, ${algorithm}, ${samples.length} sizes` },
-    expectedUs: rows.map((row) => unlessUnknown(() => addon.expectedTimeUs({ collective, algorithm: row.algorithm as Algorithm, worldSize, bytes: row.bytes, ...fit }))),
+    expectedUs: rows.map((row) => unlessUnknown(() => addon.expectedTimeUs({ ...problemOf(collective, row.algorithm as Algorithm, worldSize), bytes: row.bytes, ...fit }))),
   };
 }
 
