@@ -77,11 +77,11 @@ class Run:
         return sum(self.job.gathered(self.operation.wrong(seed)))
 
     def way(self) -> dict | None:
-        """How StepCCL's last call went on a GPU: its path and its thread blocks (0 = copy engines alone)."""
+        """How StepCCL's last call went on a GPU: path, thread blocks (0 = copy engines alone), multiprocessor time of one run."""
         if not self.job.cuda or GROUP_OF.get(self.backend, self.backend) != "stepccl":
             return None
-        gpu = sys.modules["stepccl"].info(self.group)["gpu"]
-        return {"path": gpu["last_path"], "blocks": gpu["last_blocks"]}
+        receipt = sys.modules["stepccl"].receipt(self.group)
+        return {"path": receipt["path"], "blocks": receipt["blocks"], "copies": receipt["copies"], "sm_us": round(receipt["sm_ns"] / max(1, receipt["runs"]) / 1e3, 2)}
 
     def close(self) -> None:
         """Graphs first: they use the buffers."""

@@ -191,7 +191,7 @@ def markdown(results: Results) -> str:
     details = {(d["operation"], str(d["size_bytes"]), d["mode"]): d for d in results.ratios(OWN)[1]}
     lines = []
     if medians:
-        lines.append("| operation | size | mode | " + " | ".join(f"{name} us" for name in backends) + " | ratio | 10-90 % | against | path, blocks |")
+        lines.append("| operation | size | mode | " + " | ".join(f"{name} us" for name in backends) + " | ratio | 10-90 % | against | path, blocks, SM us |")
         lines.append("|---|---|---|" + "---|" * len(backends) + "---|---|---|---|")
         for key in sorted(medians, key=lambda key: (key[0], key[2], int(key[1]))):
             operation, size, mode = key
@@ -199,7 +199,7 @@ def markdown(results: Results) -> str:
             cells = [_us(medians[key][name]) if name in medians[key] else "" for name in backends]
             tail = [f"{detail['ratio']:.2f}", f"{detail['p10']:.2f}-{detail['p90']:.2f}", detail["peer"]] if detail else ["", "", ""]
             way = ways.get(key)
-            tail.append(f"{way['path']}, {way['blocks']}" if way else "")
+            tail.append(f"{way['path']}, {way['blocks']}, {way['sm_us']:.0f}" if way else "")
             lines.append(f"| {operation} | {size_name(int(size))} | {mode} | " + " | ".join(cells + tail) + " |")
         lines.append("")
     for row in results.rows:

@@ -61,6 +61,30 @@ def explain(collective: str, size_bytes: int, group: Any = None) -> str:
     return _process_group.group_of(group).communicator.explain(collective, size_bytes)
 
 
+def register(tensor: Any, group: Any = None) -> None:
+    """
+    Lets the other ranks see the memory of an ordinary CUDA tensor, so that collectives on it skip staging as on those of empty().
+    A collective call with the same size on every rank; the tensor lives until unregister(). Memory of PyTorch's expandable
+    segments can't be shared so (R103). StepcclError.
+    """
+    _memory.register(_process_group.group_of(group), tensor)
+
+
+def unregister(tensor: Any, group: Any = None) -> None:
+    """Undoes register(); a collective call. StepcclError."""
+    _memory.unregister(_process_group.group_of(group), tensor)
+
+
+def receipt(group: Any = None) -> dict[str, Any]:
+    """
+    What the last operation of a group on CUDA tensors took: "path", "blocks" (thread blocks; 0 = copy engines alone), "copies",
+    "runs" (replays, if it was captured; 0 = not finished), "sm_ns" (nanoseconds of multiprocessor time over blocks and runs),
+    "link_bytes" (to the other ranks, each run). A handle's receipt() gives that of its own operation. StepcclError.
+    """
+    communicator = _process_group.group_of(group).communicator
+    return communicator.receipt(communicator.last_ticket)
+
+
 def defrag_now(group: Any = None) -> int:
     """Compacts the GPU pool once; every rank calls it. Bytes that went back to the GPU. StepcclError."""
     return _process_group.group_of(group).communicator.defrag_now()
@@ -87,6 +111,9 @@ __all__ = [
     "enable_paging",
     "explain",
     "info",
+    "receipt",
+    "register",
     "reset_configuration",
     "set_pipeline_depth",
+    "unregister",
 ]

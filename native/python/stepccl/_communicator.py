@@ -11,7 +11,7 @@ import torch
 
 from . import _settings
 from ._errors import INVALID_USAGE, NO_GPU, TIMEOUT, WRONG_DEVICE, StepcclError, bad_argument, check, check_cuda, unsupported
-from ._library import Call, CommInfo, CudaCall, CudaInfo, CudaPoolInfo, UniqueId, byref, lib
+from ._library import Call, CommInfo, CudaCall, CudaInfo, CudaPoolInfo, CudaReceipt, UniqueId, byref, lib
 
 _numbers = itertools.count()
 # An operation in the library's words: the C function without its prefix, and its arguments from the buffers on.
@@ -55,6 +55,10 @@ class Request:
             raise
         return True
 
+    def wait_page(self, page: int, timeout_ms: int = 0) -> None:
+        """Until page `page` of a paged operation is there. StepcclError, R203 when timeout_ms passes."""
+        check(lib.request_wait_page(self._handle, page, timeout_ms), self._rank)
+
     def done(self) -> bool:
         """Whether the operation has ended, well or not. Does not block or raise."""
         ended = c_int()
@@ -83,8 +87,8 @@ class Communicator:
         self._comm = c_void_p()
         self._engine = c_void_p()
         self._stream: Any = None
-        # Without copy engines the kernels that take any pointer move the bytes.
-        self._cuda_call = None if configuration.enable_dma else CudaCall(path=PATHS.index("staged"))
+        # Without copy engines the kernels that take any pointer move the bytes. One struct serves all calls.
+        self._cuda_call = CudaCall(path=PATHS.index("auto" if configuration.enable_dma else "staged"))
         config = configuration.host(self.timeout_ms)
         check(lib.comm_init_rank(byref(self._comm), world, byref(unique_id), rank, byref(config)))
         self.open = True
@@ -146,8 +150,8 @@ class Communicator:
         """The stream of asynchronous operations; only after attach."""
         return self._stream
 
-    def enqueue(self, operations: Sequence[Operation], stream: int) -> None:
-        """Queues operations on device memory on a raw stream, several as one group. StepcclError."""
+    def enqueue(self, operations: Sequence[Operation], stream: int) -> int:
+        """Queues operations on device memory on a raw stream, several as one group; gives the ticket of the last. StepcclError."""
         with self._lock:
             self._check_open()
             engine = self._engine
@@ -156,7 +160,7 @@ class Communicator:
                 result = lib.cuda_operations[name](engine, *arguments, stream, self._cuda_call)
                 if result:
                     check_cuda(result, self.rank)
-                return
+                return self._cuda_call.ticket
             check_cuda(lib.cuda_group_start(engine), self.rank)
             first = 0
             for name, *arguments in operations:
@@ -165,6 +169,32 @@ class Communicator:
                     break
             ended = lib.cuda_group_end(engine)
             check_cuda(first or ended, self.rank)
+            return self._cuda_call.ticket
+
+    @property
+    def last_ticket(self) -> int:
+        """Of the last operation on device memory; 0 before one."""
+        return self._cuda_call.ticket
+
+    def receipt(self, ticket: int) -> dict[str, Any]:
+        """What an operation on device memory took; see stepccl.receipt. StepcclError."""
+        raw = CudaReceipt()
+        check_cuda(lib.cuda_receipt(self._engine, ticket, byref(raw)), self.rank)
+        found = _values(raw)
+        found["path"] = _named(PATHS, raw.path)
+        return found
+
+    def wait_page(self, ticket: int, page: int, stream: int) -> None:
+        """The stream waits for one page of a paged operation; without a stream (0) the host does. StepcclError."""
+        check_cuda(lib.cuda_wait_page(self._engine, ticket, page, stream or None), self.rank)
+
+    def register(self, address: int, size_bytes: int) -> None:
+        """Lets the other ranks see existing device memory. A collective call. StepcclError."""
+        check_cuda(lib.cuda_register(self._engine, address, size_bytes), self.rank)
+
+    def deregister(self, address: int) -> None:
+        """Undoes register. A collective call. StepcclError."""
+        check_cuda(lib.cuda_deregister(self._engine, address), self.rank)
 
     def check_engine(self) -> None:
         """Raises the error that ended the engine (a peer's death, a timeout). Does not block."""

@@ -87,22 +87,23 @@ class Launching:
         on_host = not tensors[0].is_cuda
         if not on_host and not getattr(opts, "asyncOp", True):
             # Nobody overlaps with it: queued where the caller computes, without an event.
+            ticket = 0
             for target, source in before:
                 target.copy_(source)
             if operations:
-                communicator.enqueue(operations, torch._C._cuda_getCurrentRawStream(device.index))
+                ticket = communicator.enqueue(operations, torch._C._cuda_getCurrentRawStream(device.index))
             for target, source in after:
                 target.copy_(source)
-            return DeviceWork(communicator, tensors, result, None)
+            return DeviceWork(communicator, tensors, result, None, ticket)
         stream = communicator.stream
         stream.wait_stream(torch.cuda.current_stream(device))
         kept = [*tensors, *(source for _, source in before), *(target for target, _ in after)]
-        work = DeviceWork(communicator, kept, result, stream, on_host)
+        work = DeviceWork(communicator, kept, result, stream, on_host=on_host)
         with torch.cuda.stream(stream):
             for target, source in before:
                 target.copy_(source)
             if operations:
-                communicator.enqueue(operations, stream.cuda_stream)
+                work.ticket = communicator.enqueue(operations, stream.cuda_stream)
             for target, source in after:
                 target.copy_(source)
         work.queued()
@@ -133,7 +134,7 @@ class Launching:
         communicator = self.communicator
         communicator.stream.wait_stream(torch.cuda.current_stream(communicator.device))
         if operations:
-            communicator.enqueue(operations, communicator.stream.cuda_stream)
+            work.ticket = communicator.enqueue(operations, communicator.stream.cuda_stream)
         work._tensors = work._result = tensors
         work.queued()
         return work

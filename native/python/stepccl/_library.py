@@ -163,6 +163,18 @@ class CudaCall(_Sized):
     _fields_ = [("size", c_uint32), ("path", c_uint32), ("sm_budget", c_uint32), ("reserved", c_uint32), ("ticket", c_uint64)]
 
 
+class CudaReceipt(_Sized):
+    _fields_ = [
+        ("size", c_uint32),
+        ("path", c_uint32),
+        ("blocks", c_uint32),
+        ("copies", c_uint32),
+        ("runs", c_uint64),
+        ("sm_ns", c_uint64),
+        ("link_bytes", c_uint64),
+    ]
+
+
 _BUFFERS = [c_void_p, c_void_p, c_size_t, c_int]  # send, recv, count, datatype
 _V = [c_void_p, POINTER(c_size_t), POINTER(c_size_t), c_void_p, POINTER(c_size_t), POINTER(c_size_t), c_int]
 _OPERATIONS: dict[str, list] = {
@@ -195,6 +207,7 @@ _FUNCTIONS: dict[str, list] = {
     "group_end": [],
     "request_wait": [c_void_p, c_uint32],
     "request_test": [c_void_p, POINTER(c_int)],
+    "request_wait_page": [c_void_p, c_uint64, c_uint32],
     "request_free": [c_void_p],
 }
 _CUDA_FUNCTIONS: dict[str, list] = {
@@ -206,7 +219,11 @@ _CUDA_FUNCTIONS: dict[str, list] = {
     "query": [c_void_p, POINTER(CudaInfo)],
     "mem_alloc": [c_void_p, POINTER(c_void_p), c_size_t],
     "mem_free": [c_void_p, c_void_p],
+    "register": [c_void_p, c_void_p, c_size_t],
+    "deregister": [c_void_p, c_void_p],
     "pool_query": [c_void_p, POINTER(CudaPoolInfo)],
+    "receipt": [c_void_p, c_uint64, POINTER(CudaReceipt)],
+    "wait_page": [c_void_p, c_uint64, c_uint64, c_void_p],
     "defrag": [c_void_p, c_uint32],
     "defrag_now": [c_void_p, POINTER(c_uint64)],
     "paging": [c_void_p, c_uint64, c_uint32],
@@ -277,4 +294,4 @@ class Library:
 
 lib = Library()
 
-__all__ = ["ABI_MAJOR", "Call", "CommInfo", "Config", "CudaCall", "CudaConfig", "CudaInfo", "CudaPoolInfo", "ErrorInfo", "Library", "UniqueId", "byref", "lib"]
+__all__ = ["ABI_MAJOR", "Call", "CommInfo", "Config", "CudaCall", "CudaConfig", "CudaInfo", "CudaPoolInfo", "CudaReceipt", "ErrorInfo", "Library", "UniqueId", "byref", "lib"]

@@ -9,6 +9,7 @@ import torch
 
 from ._communicator import gpu
 from ._errors import bad_argument
+from ._types import check_tensor
 
 if TYPE_CHECKING:
     from ._communicator import Communicator
@@ -58,6 +59,22 @@ class WindowCache:
         free = self._free.setdefault((size_bytes, torch.cuda.current_stream(device).cuda_stream), [])
         window = _Window(self._communicator, size_bytes, free.pop() if free else None, free)
         return _tensor(window, (elements,), dtype, device)
+
+
+def register(group: "ProcessGroupStepCCL", tensor: torch.Tensor) -> None:
+    """Lets the other ranks see a CUDA tensor's memory and keeps the tensor until unregister(). Collective. StepcclError."""
+    check_tensor(tensor, "tensor")
+    group.communicator.attach(gpu(tensor.device))
+    group.communicator.register(tensor.data_ptr(), tensor.numel() * tensor.element_size())
+    group._registered[tensor.data_ptr()] = tensor
+
+
+def unregister(group: "ProcessGroupStepCCL", tensor: torch.Tensor) -> None:
+    """Undoes register(). Collective. StepcclError R101 for a tensor that is not registered."""
+    if tensor.data_ptr() not in group._registered:
+        raise bad_argument("the tensor is not registered with this group")
+    group.communicator.deregister(tensor.data_ptr())
+    del group._registered[tensor.data_ptr()]
 
 
 def empty(group: "ProcessGroupStepCCL", *size: Any, dtype: torch.dtype | None = None, device: Any = None) -> torch.Tensor:

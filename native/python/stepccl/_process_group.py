@@ -72,6 +72,7 @@ class ProcessGroupStepCCL(Collectives, dist.ProcessGroup):
         dist.ProcessGroup.__init__(self, rank, world)
         self.communicator = _meet(store, rank, world, timeout, _settings.from_options(options))
         self._prepare()
+        self._registered: dict[int, torch.Tensor] = {}
         self._windows = _memory.WindowCache(self.communicator)
         self._name = ""
         _groups.add(self)

@@ -12,7 +12,7 @@ from torch._C._distributed_c10d import Work
 from torch.futures import Future
 
 from ._communicator import Communicator, Request
-from ._errors import INVALID_USAGE, TIMEOUT, StepcclError
+from ._errors import INVALID_USAGE, TIMEOUT, StepcclError, bad_argument
 
 Copies = Sequence[tuple[torch.Tensor, torch.Tensor]]  # (to, from)
 _POLL_S = 0.0002
@@ -97,6 +97,15 @@ class HostWork(_BaseWork):
         if not self._finished and all(request.done() for request in self._requests):
             self._wait(0)
         return self._finished
+
+    def wait_page(self, page: int, timeout: Any = None) -> None:
+        """
+        Blocks until page `page` (from 0) of a paged operation is in its place, while later pages move. StepcclError: R101 where
+        there is no such page, or the outputs are a list that is put together at the end.
+        """
+        if len(self._requests) != 1 or self._copies:
+            raise bad_argument("the operation has no pages of its own: use one tensor for all ranks' parts")
+        self._requests[0].wait_page(page, _limit_ms(timeout))
 
     def get_future(self) -> Future:
         """Completed with the output tensors by a thread of the group."""
@@ -199,8 +208,9 @@ class DeviceWork(_BaseWork):
     allocator that `stream` uses them when it is dropped before.
     """
 
-    def __init__(self, communicator: Communicator, tensors: Sequence[torch.Tensor], result: list, stream: Any, on_host: bool = False) -> None:
+    def __init__(self, communicator: Communicator, tensors: Sequence[torch.Tensor], result: list, stream: Any, ticket: int = 0, on_host: bool = False) -> None:
         super().__init__(communicator, result)
+        self.ticket = ticket  # of the last operation, for receipt and wait_page; 0 = there is none
         self._tensors: Sequence[torch.Tensor] = tensors
         self._stream, self._on_host = stream, on_host
         self._event: Any = None
@@ -248,6 +258,16 @@ class DeviceWork(_BaseWork):
         if self._event is None:
             self._event = torch.cuda.current_stream(self._communicator.device).record_event()
         return bool(self._event.query())
+
+    def wait_page(self, page: int) -> None:
+        """The current stream (for pinned host memory: the host) waits for one page of a paged operation. StepcclError."""
+        self._check_queued()
+        stream = 0 if self._on_host else torch.cuda.current_stream(self._communicator.device).cuda_stream
+        self._communicator.wait_page(self.ticket, page, stream)
+
+    def receipt(self) -> dict[str, Any]:
+        """See stepccl.receipt. StepcclError."""
+        return self._communicator.receipt(self.ticket)
 
     def get_future(self) -> Future:
         """Complete at once: whoever waits for it has its stream wait for the operations."""

@@ -178,6 +178,37 @@ def reports(rank: int, world: int) -> None:
     assert found["pool"]["held_bytes"] >= found["pool"]["used_bytes"] > 0
 
 
+def receipts(rank: int, world: int) -> None:
+    """Every operation says which way it went and how long it held multiprocessors."""
+    tensor = stepccl.empty(4 << 20, dtype=torch.float32)
+    tensor.fill_(rank)
+    work = dist.all_reduce(tensor, async_op=True)
+    work.wait()
+    torch.cuda.synchronize()
+    taken = work.receipt()
+    assert taken["blocks"] > 0 and taken["runs"] == 1 and taken["sm_ns"] > 0 and taken["link_bytes"] > 0
+    whole = stepccl.empty(world, 4 << 20, dtype=torch.float32)
+    dist.all_gather_into_tensor(whole, tensor)
+    torch.cuda.synchronize()
+    taken = stepccl.receipt()
+    assert taken["path"] == "copy_engine" and taken["blocks"] == 0 and taken["copies"] > 0
+
+
+def registered(rank: int, world: int) -> None:
+    """An ordinary tensor that is made visible, and one that is not registered."""
+    tensor = torch.full((8 << 20,), float(rank + 1), device=place(rank))
+    stepccl.register(tensor)
+    dist.all_reduce(tensor)
+    same(tensor, torch.full((8 << 20,), total(world)))
+    torch.cuda.synchronize()
+    stepccl.unregister(tensor)
+    with pytest.raises(stepccl.StepcclError, match="^R101 .*not registered"):
+        stepccl.unregister(tensor)
+    tensor.fill_(rank + 1)
+    dist.all_reduce(tensor)
+    same(tensor, torch.full((8 << 20,), total(world)))
+
+
 def missing_rank(rank: int, world: int) -> str:
     """Rank 0 does not come: the others' streams go on within the timeout, with an error that has a name."""
     tensor = torch.ones(1 << 20, device=place(rank))
@@ -270,7 +301,7 @@ def fsdp_on_windows(rank: int, world: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "job", [waits_on_streams, memory_is_held, graph, windows, pool, pages, reports, memory_comes_back, barrier_waits_for_the_gpu, against_nccl, fsdp_on_windows], ids=lambda job: job.__name__
+    "job", [waits_on_streams, memory_is_held, graph, windows, receipts, registered, pool, pages, reports, memory_comes_back, barrier_waits_for_the_gpu, against_nccl, fsdp_on_windows], ids=lambda job: job.__name__
 )
 def test_cuda(ranks, job) -> None:
     ranks.run(job, timeout_s=30.0)

@@ -24,6 +24,7 @@ STRUCTS = {
     "stepccl_cuda_info_t": _library.CudaInfo,
     "stepccl_cuda_pool_info_t": _library.CudaPoolInfo,
     "stepccl_cuda_call_t": _library.CudaCall,
+    "stepccl_cuda_receipt_t": _library.CudaReceipt,
 }
 
 

@@ -102,7 +102,13 @@ def settings(rank: int, world: int) -> None:
     stepccl.enable_paging(page_size=4 << 20, prefetch_depth=2)
     try:
         assert stepccl.info()["page_bytes"] == 4 << 20
-        dist.all_reduce(tensor)
+        work = dist.all_reduce(tensor, async_op=True)
+        if DEVICE == "cpu":
+            work.wait_page(0)
+            same(tensor[:1000], total(world, 4_000_000, torch.float32)[:1000])
+            with pytest.raises(stepccl.StepcclError, match="^R101 "):
+                work.wait_page(4)
+        work.wait()
         same(tensor, total(world, 4_000_000, torch.float32))
     finally:
         stepccl.disable_paging()
