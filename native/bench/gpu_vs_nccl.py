@@ -59,13 +59,12 @@ def run_stage(stage: Stage, options: dict, world: int, until: float, results: Re
             elif event["event"] == "left_out":
                 results.left_out.extend(f"{stage.name}/{key}" for key in event["cases"])
                 left.clear()
-            elif event["event"] == "failed":
-                results.errors.append({"stage": stage.name, "case": event["case"], "error": event["error"]})
 
         outcome = run_ranks(stage, left, options, world, limit_s, options["case_timeout_s"], on_event)
         if not outcome.reason:
             return
-        results.errors.append({"stage": stage.name, "case": outcome.during, "error": outcome.reason, "logs": outcome.logs})
+        last = "; ".join(f"rank {rank}: {log.splitlines()[-1][:300]}" for rank, log in enumerate(outcome.logs) if log)
+        results.errors.append({"stage": stage.name, "case": outcome.during, "error": outcome.reason, "said": last})
         results.write()
         print(f"{stage.name}: {outcome.reason}, during {outcome.during}", file=sys.stderr)
         for log in outcome.logs:

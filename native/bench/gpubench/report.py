@@ -221,5 +221,5 @@ def markdown(results: Results) -> str:
     if results.left_out:
         lines.append(f"Left out for want of time: {len(results.left_out)} cases.  ")
     for error in results.errors:
-        lines.append(f"Error in {error['stage']}, {error.get('case') or 'outside a case'}: {error['error']}  ")
+        lines.append(f"Error in {error['stage']}, {error.get('case') or 'outside a case'}: {error['error']}. {error.get('said', '')}  ")
     return "\n".join(lines)

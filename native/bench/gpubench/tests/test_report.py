@@ -74,5 +74,5 @@ def test_the_table(results: Results) -> None:
     text = markdown(results)
     assert "| all_gather | 64 MiB | eager | 82.0 | 90.0 | 100.0 | 90.0 | 0.91 | 0.91-0.91 | nccl_zero_sm |  |" in text
     assert "| all_reduce | 8 B | graph | 5.0 |  | 10.0 |  | 0.50 | 0.50-0.50 | nccl | flagged, 4, 12 |" in text
-    assert "'stepccl': 3" in text and "Error in zero_sm, outside a case: rank 1 ended" in text
+    assert "'stepccl': 3" in text and "Error in zero_sm, outside a case: rank 1 ended with status 1." in text
     assert "Goal AllGather from 64 MiB: 0.9111 <= 0.87: not met." in text
