@@ -12,6 +12,7 @@ import { checkHangs, hangsOfFiles } from "./diagnosis/hangs/service.js";
 import { Mends } from "./diagnosis/mends/service.js";
 import { Pairs } from "./diagnosis/pairs/service.js";
 import { Diagnosis } from "./diagnosis/service.js";
+import { Support, supportFolder } from "./diagnosis/support/service.js";
 import { Uploads } from "./diagnosis/uploads.js";
 import { Fleet, MemorySecretKeeper, openStore, type FleetOptions, type SecretKeeper } from "./fleet/index.js";
 import { hostOf, type Handlers, type Host, type Topics } from "./gate.js";
@@ -61,6 +62,9 @@ export async function createHost(options: HostOptions): Promise<Host> {
   });
   const uploads = new Uploads(join(options.dataDir, "uploads"));
   const settings = new NodeSettings({ nodes: fleet, topology: () => topology.current, log: new SettingsLog(history) });
+  const support = new Support({
+    folder: supportFolder(options.dataDir), version: productVersion(), uploads, nodes: fleet, diagnosis, operations: () => fleet.listOperations(), mends: () => mends.list(),
+  });
   const hello: Handlers["hello"] = async () => ({
     version: productVersion(), shell: options.shell, startedAtMs,
     capabilities: options.capabilities ?? { nativeFileDialog: false, keepsSecrets: false }, bundle: await fleet.bundle(),
@@ -136,6 +140,11 @@ export async function createHost(options: HostOptions): Promise<Host> {
       return {};
     },
     "pairs.list": () => pairs.list(),
+    "support.prepare": ({ nodeIds }) => support.prepare(nodeIds ?? []),
+    "support.preview": ({ bundleId, name }) => support.preview(bundleId, name),
+    "support.read": ({ bundleId, offset }) => support.read(bundleId, offset),
+    "support.open": ({ uploadId }, signal) => support.open(uploadId, signal),
+    "support.openFile": ({ uploadId, name }) => support.openFile(uploadId, name),
     "uploads.begin": ({ name, sizeBytes }) => uploads.begin(name, sizeBytes),
     "uploads.append": ({ uploadId, offset, base64 }) => uploads.append(uploadId, offset, base64),
     "uploads.discard": async ({ uploadId }) => {
@@ -153,6 +162,7 @@ export async function createHost(options: HostOptions): Promise<Host> {
     await pairs.close();
     await mends.close();
     diagnosis.close();
+    await support.close();
     await uploads.close();
     await collectives.close();
     await fleet.close();

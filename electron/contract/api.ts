@@ -7,7 +7,7 @@ import { MENDS_METHODS, MendRunView } from "./mends.js";
 import { AuthMethod, HostKeyView, LockHolder, NodeId, NodeInput, NodeView, OperationId, OperationView } from "./nodes.js";
 import { PAIRS_METHODS, PairTestView } from "./pair-tests.js";
 import { Collective, RunId, RunSpec, RunView } from "./runs.js";
-import { FILES_METHODS } from "./support.js";
+import { FILES_METHODS, SUPPORT_METHODS } from "./support.js";
 import { NodeSettingsView, SettingChanges, SettingChangeView } from "./settings.js";
 import { LinkView, TelemetryTick, TopologyView } from "./topology.js";
 
@@ -78,6 +78,7 @@ export const METHODS = {
   ...HANGS_METHODS,
   ...GUIDES_METHODS,
   ...PAIRS_METHODS,
+  ...SUPPORT_METHODS,
 } as const;
 export type Method = keyof typeof METHODS;
 export type Params<M extends Method> = z.input<(typeof METHODS)[M]["params"]>;

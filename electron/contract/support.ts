@@ -52,5 +52,7 @@ export const SUPPORT_METHODS = {
   /** One file of it as it would be handed on. */
   "support.preview": { params: z.strictObject({ bundleId: SupportBundleId, name: z.string().max(255) }), result: z.object({ text: z.string(), truncatedBytes: z.number() }) },
   "support.read": { params: z.strictObject({ bundleId: SupportBundleId, offset: z.number().int().min(0) }), result: z.object({ base64: z.string(), nextOffset: z.number(), sizeBytes: z.number() }) },
+  /** One file of a bundle that was sent, for what `support.open` gives only the beginning of. */
+  "support.openFile": { params: z.strictObject({ uploadId: UploadId, name: z.string().max(255) }), result: z.object({ text: z.string(), truncatedBytes: z.number() }) },
   "support.open": { params: z.strictObject({ uploadId: UploadId }), result: OpenedBundle },
 } as const;

@@ -79,10 +79,15 @@ export class Uploads {
   open(files: readonly InputFile[]): OpenFile[] {
     return files.map((file) => {
       if (file.kind === "text") return { name: file.name, sizeBytes: Buffer.byteLength(file.text), stream: () => once(Buffer.from(file.text)) };
-      const upload = this.#get(file.uploadId);
-      if (upload.receivedBytes !== upload.sizeBytes) throw ConsoleError.of("H608", { name: plainLine(upload.name, 80), detail: `${upload.receivedBytes} of ${upload.sizeBytes} bytes came` });
+      const upload = this.#whole(file.uploadId);
       return { name: upload.name, sizeBytes: upload.sizeBytes, stream: () => unpacked(upload) };
     });
+  }
+
+  /** Where a file that came whole lies, for who reads it as it is. @throws ConsoleError H609, H608 not whole */
+  path(uploadId: string): { name: string; path: string } {
+    const { name, path } = this.#whole(uploadId);
+    return { name, path };
   }
 
   async close(): Promise<void> {
@@ -90,6 +95,11 @@ export class Uploads {
     if (this.#ready) await rm(this.folder, { recursive: true, force: true });
   }
 
+  #whole(uploadId: string): Upload {
+    const upload = this.#get(uploadId);
+    if (upload.receivedBytes !== upload.sizeBytes) throw ConsoleError.of("H608", { name: plainLine(upload.name, 80), detail: `${upload.receivedBytes} of ${upload.sizeBytes} bytes came` });
+    return upload;
+  }
   #get(uploadId: string): Upload {
     const upload = this.#uploads.get(uploadId);
     if (!upload) throw ConsoleError.of("H609", { what: "file", id: uploadId });
