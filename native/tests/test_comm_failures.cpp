@@ -217,3 +217,39 @@ TEST_CASE("a second operation at the same time is refused") {
   });
   CHECK(refused == 2);
 }
+
+TEST_CASE("after a rank has died the others and a new process form a communicator again") {
+  // Rank 1 of the first job dies; the survivors leave it and meet its successor under a new id.
+  const stepccl_unique_id_t ids[2] = {new_id(), new_id()};
+  std::vector<pid_t> pids;
+  for (const std::uint32_t member : {0u, 1u, 2u, 3u}) {  // 3 is the successor of 1
+    const pid_t pid = fork();
+    if (pid == 0) {
+      const stepccl_config_t config = config_for(kTcp | kShm);
+      stepccl_comm_t comm = nullptr;
+      std::vector<float> data(1000);
+      if (member != 0) {
+        for (const auto& id : ids) stepccl_unique_id_discard(&id);
+      }
+      if (member != 3) {
+        if (stepccl_comm_init_rank(&comm, 3, &ids[0], member, &config) != STEPCCL_SUCCESS || sum(comm, data) != STEPCCL_SUCCESS) _exit(2);
+        if (member == 1) _exit(0);  // without a goodbye
+        while (sum(comm, data) == STEPCCL_SUCCESS) continue;
+        const auto error = last_error(comm);
+        if (error.code != STEPCCL_ERROR_PEER_CLOSED || error.peer != 1 || stepccl_comm_destroy(comm) != STEPCCL_SUCCESS) _exit(3);
+      }
+      if (stepccl_comm_init_rank(&comm, 3, &ids[1], member == 3 ? 1 : member, &config) != STEPCCL_SUCCESS) _exit(4);
+      data.assign(1000, 1);
+      if (sum(comm, data) != STEPCCL_SUCCESS || data[999] != 3 || stepccl_comm_destroy(comm) != STEPCCL_SUCCESS) _exit(5);
+      _exit(0);
+    }
+    pids.push_back(pid);
+  }
+  for (const auto& id : ids) stepccl_unique_id_discard(&id);
+  for (const pid_t pid : pids) {
+    int status = 0;
+    waitpid(pid, &status, 0);
+    CHECK(WIFEXITED(status));
+    CHECK(WEXITSTATUS(status) == 0);
+  }
+}

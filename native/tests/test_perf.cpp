@@ -171,6 +171,16 @@ TEST_CASE("every collective is measured, checked and counted as nccl-tests count
   }
 }
 
+TEST_CASE("compressed and paged runs are checked too") {
+  for (const char* options : {"--compression bf16", "--compression fp16 -o avg", "--page-bytes 8K"}) {
+    CAPTURE(options);
+    const Run result = run(std::string("-np 3 -b 40K -e 40K -n 2 -w 1 --json ") + options);
+    CHECK(result.status == 0);
+    REQUIRE(of(result, "summary").size() == 1);
+    CHECK(of(result, "summary")[0]["wrong"] == 0);
+  }
+}
+
 TEST_CASE("--explain says what would run, and the environment changes it") {
   const Run plain = run("-np 2 -b 64K -e 64K --json --explain");
   REQUIRE(of(plain, "explain").size() == 1);

@@ -163,7 +163,7 @@ typedef enum stepccl_algorithm STEPCCL_INT_ENUM {
 } stepccl_algorithm_t;
 #define STEPCCL_ALGORITHM_COUNT 14
 
-/* What fp32 sums travel as. Sums are still computed in fp32, from the rounded parts. */
+/* What fp32 sums and averages are computed and sent as: rounded at every step of the algorithm, added in fp32. */
 typedef enum stepccl_compression STEPCCL_INT_ENUM {
 	STEPCCL_COMPRESSION_DEFAULT = 0, /* the communicator's */
 	STEPCCL_COMPRESSION_NONE = 1,

@@ -48,6 +48,7 @@ Status Comm::start(bootstrap::UniqueId id) {
   if (Status status = poller_.open(); !status.ok()) return status;
   if (!settings_.telemetry_dir.empty()) ring_.open(settings_.telemetry_dir, comm_id_, rank_, world_, settings_.job_name);
   control_page_.open(settings_.control_file);
+  if (rank_ == 0) apply_page();
   if (rank_ == 0 && !settings_.calibration_file.empty()) {
     if (Status status = read_calibration(settings_.calibration_file, settings_.engine); !status.ok()) return status;
   }
@@ -68,6 +69,19 @@ Status Comm::start(bootstrap::UniqueId id) {
     if (Status status = split(0, static_cast<std::int32_t>(rank_), std::move(own), siblings_[priority]); !status.ok()) return status;
   }
   return {};
+}
+
+// What all ranks have to do alike is taken from the daemon's page once, by rank 0: nodes do not change at one moment.
+void Comm::apply_page() {
+  constexpr std::uint8_t kOff = 1;
+  constexpr std::uint8_t kOn = 2;
+  const stepccl_control page = control_page_.read();
+  EngineSettings& engine = settings_.engine;
+  if (page.paging == kOff) engine.page_bytes = 0;
+  if (page.paging == kOn && page.page_bytes >= kLeastPageBytes) engine.page_bytes = page.page_bytes;
+  if (page.paging == kOn && page.prefetch_depth != 0) engine.prefetch_depth = std::min(page.prefetch_depth, kMostPrefetch);
+  if (page.compression == kOff) engine.compression = STEPCCL_COMPRESSION_NONE;
+  if (page.compression == kOn && engine.compression == STEPCCL_COMPRESSION_NONE) engine.compression = STEPCCL_COMPRESSION_BFLOAT16;
 }
 
 Status Comm::join(bootstrap::UniqueId id, Deadline deadline) {

@@ -76,6 +76,7 @@ class Comm {
  private:
   Comm(std::uint32_t world, std::uint32_t rank, Settings settings) : rank_(rank), world_(world), settings_(std::move(settings)) {}
   [[nodiscard]] Status start(bootstrap::UniqueId id);
+  void apply_page();
   [[nodiscard]] Status join(bootstrap::UniqueId id, Deadline deadline);
   [[nodiscard]] Status choose_transports(Deadline deadline);
   [[nodiscard]] Expected<stepccl_transport> transport_between(std::uint32_t a, std::uint32_t b) const;

@@ -92,7 +92,6 @@ std::uint32_t Engine::timeout_ms() const noexcept {
 Status Engine::run(TaskSource& source) {
   PriorityGate::enter(options_.priority);
   source_ = &source;
-  last_progress_ns_ = monotonic_ns();
   idle_since_ns_ = 0;
   Status status = loop(source);
   end_brackets();

@@ -75,7 +75,10 @@ Expected<bool> Engine::start_page(Task& task) {
                             ? Extent{}
                             : extent_of(task.collective(), options_.rank, options_.world, task.call.root, slot.count, slot.count);
   const std::size_t moved_bytes = static_cast<std::size_t>(std::max(extent.input, extent.output)) * slot.element_bytes;
-  const bool staged = compressed || !task.parts.empty() || (registering && task.kind == TaskKind::collective && moved_bytes <= kStagedBytes);
+  // Small ones through memory that stays registered (LL), large ones straight from the caller's (Simple).
+  const std::uint8_t protocols = planner_.protocols(task.collective());
+  const bool small = (protocols & kProtocolSimple) == 0 || (moved_bytes <= kStagedBytes && (protocols & (kProtocolLL | kProtocolLL128)) != 0);
+  const bool staged = compressed || !task.parts.empty() || (registering && task.kind == TaskKind::collective && small);
 
   const std::uint32_t live_depth = page_.read().pipeline_depth;
   const std::uint32_t depth = std::clamp<std::uint32_t>(live_depth != 0 ? live_depth : pipeline_depth(), 1, 256);

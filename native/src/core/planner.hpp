@@ -41,6 +41,11 @@ class Planner {
   [[nodiscard]] Plan vector_plan(const Task& task, std::uint32_t depth) const;
 
   [[nodiscard]] std::uint32_t chunk_bytes() const noexcept { return chunk_bytes_; }
+  // kProtocol bits that may be used.
+  [[nodiscard]] std::uint8_t protocols(stepccl_collective_t collective) const noexcept {
+    const std::uint8_t listed = settings_.policy.protocols[collective];
+    return listed == 0 ? static_cast<std::uint8_t>(kProtocolAll) : listed;
+  }
   [[nodiscard]] const schedule::CostModel& model() const noexcept { return model_; }
   // Plans may not be dropped while an execution refers to them.
   void keep_plans(bool keep) noexcept { keep_ = keep; }

@@ -104,11 +104,7 @@ std::optional<std::string> parse(int argc, char** argv, Arguments& a) {
   const Reader depth = [&](auto v) { return parse_u32(v, a.pipeline_depth); };
   const Reader job = [&](auto v) { return a.job_name = v, true; };
   const Reader interface = [&](auto v) { return a.net_interface = v, !v.empty(); };
-  const Reader collective = [&](auto v) {
-    const auto named = stepccl::collective_from_name(v);
-    if (named) a.collective = *named;
-    return named.has_value();
-  };
+  const Reader collective = [&](auto v) { return parse_all_or_one(v, STEPCCL_COLLECTIVE_COUNT, a.collectives, stepccl::collective_from_name); };
   const Reader compression = [&](auto v) {
     a.compression = v == "none" ? STEPCCL_COMPRESSION_NONE : v == "bf16" ? STEPCCL_COMPRESSION_BFLOAT16 : v == "fp16" ? STEPCCL_COMPRESSION_FLOAT16 : 0;
     return a.compression != 0;
@@ -170,7 +166,7 @@ const char* usage() {
   stepccl-perf --rank 1 --world-size 3 --unique-id-stdin    (the id that rank 0 printed, on standard input)
 
 What is measured
-  --collective all_reduce|all_gather|reduce_scatter|broadcast|reduce|scatter|gather|all_to_all|send_recv|barrier
+  --collective all_reduce|all_gather|reduce_scatter|broadcast|reduce|scatter|gather|all_to_all|send_recv|barrier|all
   -b, --minbytes SIZE (8)      -e, --maxbytes SIZE (16M)     -f, --stepfactor N (2)
   -n, --iters N (100)          -w, --warmup_iters N (10)     -c, --check 0|1 (1)
   -o, --op sum|prod|min|max|avg|all                          -r, --root RANK (-1)

@@ -21,7 +21,7 @@ struct Arguments {
   std::uint32_t warmup = 10;
   std::vector<stepccl_datatype_t> datatypes{STEPCCL_FLOAT32};
   std::vector<stepccl_redop_t> redops{STEPCCL_SUM};
-  stepccl_collective_t collective = STEPCCL_ALL_REDUCE;
+  std::vector<stepccl_collective_t> collectives{STEPCCL_ALL_REDUCE};
   std::int32_t root = -1;  // of rooted collectives; -1 = rank 0
   bool check = true;
   stepccl_algorithm_t algorithm = STEPCCL_ALGORITHM_AUTO;

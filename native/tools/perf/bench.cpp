@@ -13,9 +13,13 @@ stepccl_call_t call_options(const Arguments& arguments) {
   return options;
 }
 
-stepccl_result_t Bench::measure(std::uint64_t bytes, stepccl_datatype_t datatype, stepccl_redop_t redop, Row& row) {
+stepccl_result_t Bench::measure(stepccl_collective_t collective, std::uint64_t bytes, stepccl_datatype_t datatype, stepccl_redop_t redop, Row& row) {
   const auto root = static_cast<std::uint32_t>(arguments_.root < 0 ? 0 : arguments_.root);
-  const Work work = work_of(arguments_.collective, bytes, datatype, redop, root, rank_, world_);
+  Work work = work_of(collective, bytes, datatype, redop, root, rank_, world_);
+  if (datatype == STEPCCL_FLOAT32 && (redop == STEPCCL_SUM || redop == STEPCCL_AVG)) {
+    work.wire_roundoff = arguments_.compression == STEPCCL_COMPRESSION_BFLOAT16 ? 0x1p-8 : arguments_.compression == STEPCCL_COMPRESSION_FLOAT16 ? 0x1p-11 : 0;
+  }
+  row.collective = collective;
   row.count = work.count;
   row.bytes = work.bytes();
   row.datatype = datatype;

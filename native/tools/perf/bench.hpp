@@ -40,7 +40,7 @@ class Bench {
   Bench(const Arguments& arguments, stepccl_comm_t comm, std::uint32_t rank, std::uint32_t world, void* send, void* recv)
       : arguments_(arguments), comm_(comm), rank_(rank), world_(world), send_(send), recv_(recv), options_(call_options(arguments)) {}
 
-  [[nodiscard]] stepccl_result_t measure(std::uint64_t bytes, stepccl_datatype_t datatype, stepccl_redop_t redop, Row& row);
+  [[nodiscard]] stepccl_result_t measure(stepccl_collective_t collective, std::uint64_t bytes, stepccl_datatype_t datatype, stepccl_redop_t redop, Row& row);
 
   // Mean time of `iterations` calls, averaged over the ranks.
   [[nodiscard]] stepccl_result_t time(const Work& work, const Buffers& buffers, const stepccl_call_t& options, std::uint32_t warmup, std::uint32_t iterations,

@@ -112,9 +112,9 @@ std::uint64_t count_wrong_output(const Work& w, const void* recv, std::uint64_t 
     return wrong;
   };
   switch (w.collective) {
-    case STEPCCL_ALL_REDUCE: return count_wrong(recv, w.count, w.datatype, w.redop, w.world, seed);
-    case STEPCCL_REDUCE: return at_root(w) ? count_wrong(recv, w.count, w.datatype, w.redop, w.world, seed) : 0;
-    case STEPCCL_REDUCE_SCATTER: return count_wrong(recv, w.count, w.datatype, w.redop, w.world, seed, w.rank * w.count);
+    case STEPCCL_ALL_REDUCE: return count_wrong(recv, w.count, w.datatype, w.redop, w.world, seed, 0, w.wire_roundoff);
+    case STEPCCL_REDUCE: return at_root(w) ? count_wrong(recv, w.count, w.datatype, w.redop, w.world, seed, 0, w.wire_roundoff) : 0;
+    case STEPCCL_REDUCE_SCATTER: return count_wrong(recv, w.count, w.datatype, w.redop, w.world, seed, w.rank * w.count, w.wire_roundoff);
     case STEPCCL_ALL_GATHER: return blocks(0);
     case STEPCCL_GATHER: return at_root(w) ? blocks(0) : 0;
     case STEPCCL_ALL_TO_ALL: return blocks(w.rank * w.count);

@@ -17,6 +17,7 @@ struct Work {
   std::uint32_t rank = 0;
   std::uint32_t world = 1;
   std::uint64_t count = 0;  // of the call: of one rank's block where the collective has blocks
+  double wire_roundoff = 0;  // of what fp32 sums travel as; 0 = themselves
 
   [[nodiscard]] std::uint64_t full_count() const;  // elements of the full array
   [[nodiscard]] std::uint64_t bytes() const;       // "size" of nccl-tests

@@ -100,7 +100,7 @@ bool right_integer(T result, std::size_t index, stepccl_redop_t redop, std::uint
 }
 
 template <class T>
-bool right_floating(T result, std::size_t index, stepccl_redop_t redop, std::uint32_t world, std::uint64_t seed) {
+bool right_floating(T result, std::size_t index, stepccl_redop_t redop, std::uint32_t world, std::uint64_t seed, double wire_roundoff) {
   long double value = Traits<T>::wide(element<T>(0, index, redop, seed));
   long double magnitude = std::fabs(value);
   for (std::uint32_t rank = 1; rank < world; ++rank) {
@@ -116,26 +116,27 @@ bool right_floating(T result, std::size_t index, stepccl_redop_t redop, std::uin
   }
   const long double got = Traits<T>::wide(result);
   if (redop == STEPCCL_MIN || redop == STEPCCL_MAX) return got == value;
-  double roundings = world - 1;
+  double roundings = wire_roundoff > 0 ? 2.0 * world : world - 1;  // compressed parts are rounded before they are added
   if (redop == STEPCCL_AVG) {
     value /= world;
     magnitude /= world;
     ++roundings;
   }
-  const double u = Traits<T>::roundoff;
+  const double u = std::max(Traits<T>::roundoff, wire_roundoff);
   const double gamma = roundings * u < 0.5 ? roundings * u / (1 - roundings * u) : roundings * u;
   const long double bound = gamma * magnitude + roundings * Traits<T>::least;  // the second term: results below the normal range
   return std::fabs(got - value) <= bound;
 }
 
 template <class T>
-std::uint64_t count_wrong_as(const void* result, std::size_t count, stepccl_redop_t redop, std::uint32_t world, std::uint64_t seed, std::uint64_t first) {
+std::uint64_t count_wrong_as(const void* result, std::size_t count, stepccl_redop_t redop, std::uint32_t world, std::uint64_t seed, std::uint64_t first,
+                             double wire_roundoff) {
   const auto* got = static_cast<const T*>(result);
   std::uint64_t wrong = 0;
   for (std::size_t i = 0; i < count; ++i) {
     bool right = false;
     if constexpr (Traits<T>::floating) {
-      right = right_floating<T>(got[i], first + i, redop, world, seed);
+      right = right_floating<T>(got[i], first + i, redop, world, seed, wire_roundoff);
     } else {
       right = right_integer<T>(got[i], first + i, redop, world, seed);
     }
@@ -168,8 +169,8 @@ void fill(void* data, std::size_t count, stepccl_datatype_t datatype, stepccl_re
 }
 
 std::uint64_t count_wrong(const void* result, std::size_t count, stepccl_datatype_t datatype, stepccl_redop_t redop, std::uint32_t world,
-                          std::uint64_t seed, std::uint64_t first) {
-  return with_type(datatype, [&](auto tag) { return count_wrong_as<decltype(tag)>(result, count, redop, world, seed, first); });
+                          std::uint64_t seed, std::uint64_t first, double wire_roundoff) {
+  return with_type(datatype, [&](auto tag) { return count_wrong_as<decltype(tag)>(result, count, redop, world, seed, first, wire_roundoff); });
 }
 
 std::uint64_t count_different(const void* result, std::size_t count, stepccl_datatype_t datatype, stepccl_redop_t redop, std::uint32_t rank, std::uint64_t first,

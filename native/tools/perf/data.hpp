@@ -14,9 +14,9 @@ void fill(void* data, std::size_t count, stepccl_datatype_t datatype, stepccl_re
 
 // How many of the elements differ from the reduction over all ranks of the elements from `first` on: integers, min and max exactly; floating
 // sums and products by Higham's bound |error| <= gamma(n-1) sum|x| (Accuracy and Stability of Numerical Algorithms,
-// section 4.2) with the type's unit roundoff, which holds for any order of summation.
+// section 4.2) with the type's unit roundoff, or the one of what it travels as, which holds for any order of summation.
 [[nodiscard]] std::uint64_t count_wrong(const void* result, std::size_t count, stepccl_datatype_t datatype, stepccl_redop_t redop,
-                                        std::uint32_t world, std::uint64_t seed, std::uint64_t first = 0);
+                                        std::uint32_t world, std::uint64_t seed, std::uint64_t first = 0, double wire_roundoff = 0);
 
 // How many of the elements differ from what `rank` contributes from its element `first` on, bit for bit.
 [[nodiscard]] std::uint64_t count_different(const void* result, std::size_t count, stepccl_datatype_t datatype, stepccl_redop_t redop, std::uint32_t rank,

@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <nlohmann/json.hpp>
@@ -55,12 +56,14 @@ void Output::unique_id(const stepccl_unique_id_t& id) const { print_event(Json{{
 void Output::start(stepccl_transport transport) const {
   const auto one = [](const auto& list, const char* name) { return list.size() == 1 ? name : "all"; };
   const char* datatype = one(arguments_.datatypes, stepccl_datatype_name(arguments_.datatypes.front()));
-  const char* redop = is_reducing(arguments_.collective) ? one(arguments_.redops, stepccl_redop_name(arguments_.redops.front())) : "none";
+  const bool reducing = std::any_of(arguments_.collectives.begin(), arguments_.collectives.end(), is_reducing);
+  const char* redop = reducing ? one(arguments_.redops, stepccl_redop_name(arguments_.redops.front())) : "none";
+  const char* collective = one(arguments_.collectives, stepccl_collective_name(arguments_.collectives.front()));
   if (arguments_.json) {
     print_event(Json{{"event", "start"},
                {"rank", rank_},
                {"world_size", world_},
-               {"collective", stepccl_collective_name(arguments_.collective)},
+               {"collective", collective},
                {"transport", stepccl_transport_name(transport)},
                {"algorithm", stepccl_algorithm_name(arguments_.algorithm)},
                {"datatype", datatype},
@@ -71,7 +74,7 @@ void Output::start(stepccl_transport transport) const {
     return;
   }
   if (rank_ != 0) return;
-  print("# stepccl-perf " + std::string(stepccl_version()) + ": " + stepccl_collective_name(arguments_.collective) + ", " + std::to_string(world_) + " rank(s), transport " +
+  print("# stepccl-perf " + std::string(stepccl_version()) + ": " + collective + ", " + std::to_string(world_) + " rank(s), transport " +
         stepccl_transport_name(transport) + ", algorithm " + stepccl_algorithm_name(arguments_.algorithm) + ", " + std::to_string(arguments_.warmup) +
         " warm-up and " + std::to_string(arguments_.iterations) +
         " timed iterations\n"
@@ -82,9 +85,10 @@ void Output::start(stepccl_transport transport) const {
 }
 
 void Output::row(const Row& row) const {
-  const char* redop = is_reducing(arguments_.collective) ? stepccl_redop_name(row.redop) : "none";
+  const char* redop = is_reducing(row.collective) ? stepccl_redop_name(row.redop) : "none";
   if (arguments_.json) {
     print_event(Json{{"event", "row"},
+               {"collective", stepccl_collective_name(row.collective)},
                {"bytes", row.bytes},
                {"count", row.count},
                {"datatype", stepccl_datatype_name(row.datatype)},
@@ -100,13 +104,13 @@ void Output::row(const Row& row) const {
   char text[128];
   std::snprintf(text, sizeof text, "%12llu  %12llu  %8s  %6s  %6d", static_cast<unsigned long long>(row.bytes), static_cast<unsigned long long>(row.count),
                 stepccl_datatype_name(row.datatype), redop, row.root);
-  print(text + cell(row.out_of_place) + cell(row.in_place) + "\n");
+  print(text + cell(row.out_of_place) + cell(row.in_place) + (arguments_.collectives.size() == 1 ? "" : std::string("  ") + stepccl_collective_name(row.collective)) + "\n");
 }
 
-void Output::explanation(std::uint64_t bytes, stepccl_algorithm_t algorithm, const std::string& text) const {
+void Output::explanation(stepccl_collective_t collective, std::uint64_t bytes, stepccl_algorithm_t algorithm, const std::string& text) const {
   if (!arguments_.json) return print(text);
   print_event(Json{{"event", "explain"},
-                   {"collective", stepccl_collective_name(arguments_.collective)},
+                   {"collective", stepccl_collective_name(collective)},
                    {"bytes", bytes},
                    {"algorithm", stepccl_algorithm_name(algorithm)},
                    {"text", text}});

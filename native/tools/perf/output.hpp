@@ -18,6 +18,7 @@ struct Timing {
 };
 
 struct Row {
+  stepccl_collective_t collective{};
   std::uint64_t bytes = 0;
   std::uint64_t count = 0;
   stepccl_datatype_t datatype{};
@@ -37,7 +38,7 @@ class Output {
   void start(stepccl_transport transport) const;
   void row(const Row& row) const;
   // Why an algorithm was chosen, with --explain.
-  void explanation(std::uint64_t bytes, stepccl_algorithm_t algorithm, const std::string& text) const;
+  void explanation(stepccl_collective_t collective, std::uint64_t bytes, stepccl_algorithm_t algorithm, const std::string& text) const;
   void calibrated(stepccl_transport transport, double alpha_us, double beta_us_per_byte, double gamma_us_per_byte, std::size_t points) const;
   void summary(std::optional<std::uint64_t> wrong, double average_busbw_gbps) const;
   void error(const stepccl_error_info_t& error) const;

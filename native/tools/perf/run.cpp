@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <mutex>
@@ -55,8 +56,8 @@ void report_no_memory(const Arguments& arguments, stepccl_comm_t comm, std::uint
 
 // f(bytes) for every size of the command line, until it gives false.
 template <class F>
-bool for_sizes(const Arguments& arguments, F&& f) {
-  if (arguments.collective == STEPCCL_BARRIER) return f(std::uint64_t{0});
+bool for_sizes(const Arguments& arguments, stepccl_collective_t collective, F&& f) {
+  if (collective == STEPCCL_BARRIER) return f(std::uint64_t{0});
   for (std::uint64_t bytes = arguments.min_bytes; bytes <= arguments.max_bytes;) {
     if (!f(bytes)) return false;
     if (bytes > UINT64_MAX / arguments.step_factor) break;
@@ -68,16 +69,18 @@ bool for_sizes(const Arguments& arguments, F&& f) {
 // Prints what would run at rank 0; false after an error.
 bool explain_all(const Arguments& arguments, stepccl_comm_t comm, std::uint32_t rank, std::uint32_t world, const Output& output) {
   const stepccl_call_t options = call_options(arguments);
-  return for_sizes(arguments, [&](std::uint64_t bytes) {
-    const Work work = work_of(arguments.collective, bytes, arguments.datatypes.front(), arguments.redops.front(), 0, rank, world);
-    char text[4096];
-    stepccl_algorithm_t chosen{};
-    if (stepccl_comm_explain(comm, arguments.collective, work.bytes(), &options, &chosen, text, sizeof text) != STEPCCL_SUCCESS) {
-      output.error(last_error(comm));
-      return false;
-    }
-    if (rank == 0) output.explanation(work.bytes(), chosen, text);
-    return true;
+  return std::all_of(arguments.collectives.begin(), arguments.collectives.end(), [&](stepccl_collective_t collective) {
+    return for_sizes(arguments, collective, [&](std::uint64_t bytes) {
+      const Work work = work_of(collective, bytes, arguments.datatypes.front(), arguments.redops.front(), 0, rank, world);
+      char text[4096];
+      stepccl_algorithm_t chosen{};
+      if (stepccl_comm_explain(comm, collective, work.bytes(), &options, &chosen, text, sizeof text) != STEPCCL_SUCCESS) {
+        output.error(last_error(comm));
+        return false;
+      }
+      if (rank == 0) output.explanation(collective, work.bytes(), chosen, text);
+      return true;
+    });
   });
 }
 
@@ -102,22 +105,26 @@ bool measure_all(const Arguments& arguments, stepccl_comm_t comm, std::uint32_t 
   Bench bench(arguments, comm, rank, world, send.data(), recv.data());
   double busbw = 0;
   std::uint32_t measured = 0;
+  const auto measure = [&](stepccl_collective_t collective, stepccl_datatype_t datatype, stepccl_redop_t redop) {
+    return for_sizes(arguments, collective, [&](std::uint64_t bytes) {
+      Row row;
+      if (bench.measure(collective, bytes, datatype, redop, row) != STEPCCL_SUCCESS) {
+        output.error(last_error(comm));
+        return false;
+      }
+      wrong += row.out_of_place.wrong.value_or(0) + row.in_place.wrong.value_or(0);
+      busbw += row.out_of_place.busbw_gbps + row.in_place.busbw_gbps;
+      measured += 2;
+      if (rank == 0) output.row(row);
+      return true;
+    });
+  };
   const std::vector<stepccl_redop_t> only_one{STEPCCL_SUM};
-  for (const stepccl_datatype_t datatype : arguments.datatypes) {
-    for (const stepccl_redop_t redop : is_reducing(arguments.collective) ? arguments.redops : only_one) {
-      const bool good = for_sizes(arguments, [&](std::uint64_t bytes) {
-        Row row;
-        if (bench.measure(bytes, datatype, redop, row) != STEPCCL_SUCCESS) {
-          output.error(last_error(comm));
-          return false;
-        }
-        wrong += row.out_of_place.wrong.value_or(0) + row.in_place.wrong.value_or(0);
-        busbw += row.out_of_place.busbw_gbps + row.in_place.busbw_gbps;
-        measured += 2;
-        if (rank == 0) output.row(row);
-        return true;
-      });
-      if (!good) return false;
+  for (const stepccl_collective_t collective : arguments.collectives) {
+    for (const stepccl_datatype_t datatype : arguments.datatypes) {
+      for (const stepccl_redop_t redop : is_reducing(collective) ? arguments.redops : only_one) {
+        if (!measure(collective, datatype, redop)) return false;
+      }
     }
   }
   if (rank == 0) output.summary(arguments.check ? std::optional(wrong) : std::nullopt, measured == 0 ? 0 : busbw / measured);
