@@ -153,8 +153,8 @@ TEST_CASE("corrections change the choice") {
 
 TEST_CASE("the environment of a communicator is read at its making, and a mistake in it is named") {
   const auto attempt = [](const char* name, const char* value) {
-    setenv(name, value, 1);
     const stepccl_unique_id_t id = testing::new_id();
+    setenv(name, value, 1);
     const stepccl_config_t config = testing::config_for(0);
     stepccl_comm_t comm = nullptr;
     const stepccl_result_t result = stepccl_comm_init_rank(&comm, 1, &id, 0, &config);

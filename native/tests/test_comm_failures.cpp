@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstdio>
 #include <cstring>
 
 #include "ranks.hpp"
@@ -232,13 +233,19 @@ TEST_CASE("after a rank has died the others and a new process form a communicato
         for (const auto& id : ids) stepccl_unique_id_discard(&id);
       }
       if (member != 3) {
-        if (stepccl_comm_init_rank(&comm, 3, &ids[0], member, &config) != STEPCCL_SUCCESS || sum(comm, data) != STEPCCL_SUCCESS) _exit(2);
-        if (member == 1) _exit(0);  // without a goodbye
+        if (stepccl_comm_init_rank(&comm, 3, &ids[0], member, &config) != STEPCCL_SUCCESS) _exit(2);
+        if (member == 1) _exit(sum(comm, data) == STEPCCL_SUCCESS ? 0 : 6);  // without a goodbye
         while (sum(comm, data) == STEPCCL_SUCCESS) continue;
         const auto error = last_error(comm);
-        if (error.code != STEPCCL_ERROR_PEER_CLOSED || error.peer != 1 || stepccl_comm_destroy(comm) != STEPCCL_SUCCESS) _exit(3);
+        if (error.code != STEPCCL_ERROR_PEER_CLOSED || error.peer != 1 || stepccl_comm_destroy(comm) != STEPCCL_SUCCESS) {
+          std::fprintf(stderr, "member %u: %s\n", member, error.text);
+          _exit(3);
+        }
       }
-      if (stepccl_comm_init_rank(&comm, 3, &ids[1], member == 3 ? 1 : member, &config) != STEPCCL_SUCCESS) _exit(4);
+      if (stepccl_comm_init_rank(&comm, 3, &ids[1], member == 3 ? 1 : member, &config) != STEPCCL_SUCCESS) {
+        std::fprintf(stderr, "member %u: %s\n", member, last_error().text);
+        _exit(4);
+      }
       data.assign(1000, 1);
       if (sum(comm, data) != STEPCCL_SUCCESS || data[999] != 3 || stepccl_comm_destroy(comm) != STEPCCL_SUCCESS) _exit(5);
       _exit(0);

@@ -120,13 +120,12 @@ Status Queue::run(Task& task) {
 }
 
 Status Queue::run_all(const std::vector<std::shared_ptr<Task>>& tasks) {
-  for (const auto& task : tasks) {
-    if (!task->parts.empty()) fused_.fetch_add(task->parts.size(), std::memory_order_relaxed);
-  }
   Tasks source(tasks);
   auto driven = drive(source);
   if (!driven.ok()) return driven.take_error();
-  return driven.value() ? Status() : submit(tasks, false);
+  if (!driven.value()) return submit(tasks, false);
+  for (const auto& task : tasks) fused_.fetch_add(task->parts.size(), std::memory_order_relaxed);
+  return {};
 }
 
 Status Queue::submit(std::span<const std::shared_ptr<Task>> tasks, bool may_wait) {
