@@ -31,6 +31,7 @@ from ._settings import (
     enable_paging,
     reset_configuration,
     set_pipeline_depth,
+    set_sm_budget,
 )
 
 __version__: str = _lib.version
@@ -115,5 +116,6 @@ __all__ = [
     "register",
     "reset_configuration",
     "set_pipeline_depth",
+    "set_sm_budget",
     "unregister",
 ]

@@ -222,6 +222,12 @@ class Communicator:
         check(lib.comm_set_pipeline_depth(self._comm, depth), self.rank)
         if self._engine:
             check_cuda(lib.cuda_set_pipeline_depth(self._engine, depth), self.rank)
+        self._reconfigure(pipeline_depth=depth)
+
+    def set_sm_budget(self, blocks: int) -> None:
+        if self._engine:
+            check_cuda(lib.cuda_set_sm_budget(self._engine, blocks), self.rank)
+        self._reconfigure(sm_budget=blocks or None)
 
     def tune_pipeline_depth(self) -> int:
         depth, latency_us = c_uint32(), c_double()

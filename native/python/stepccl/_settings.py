@@ -180,6 +180,18 @@ def set_pipeline_depth(depth: int | str) -> dict[int, int] | None:
     return None
 
 
+def set_sm_budget(blocks: int) -> None:
+    """
+    Most thread blocks (1..64) of one operation on CUDA tensors, for live groups and those made later; 0 = by size. Every rank
+    sets the same between the same operations. Raises StepcclError.
+    """
+    global _current
+    _positive("blocks", blocks, 0, 64)
+    for one in live():
+        one.set_sm_budget(blocks)
+    _current = replace(_current, sm_budget=blocks or None)
+
+
 def enable_hbm_defrag(interval: int = 500) -> None:
     """
     Compacts the GPU pools of live groups, and of those made later, every `interval` milliseconds while collectives run.

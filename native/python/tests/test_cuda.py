@@ -194,6 +194,19 @@ def receipts(rank: int, world: int) -> None:
     assert taken["path"] == "copy_engine" and taken["blocks"] == 0 and taken["copies"] > 0
 
 
+def budget(rank: int, world: int) -> None:
+    """The bound on thread blocks holds, for a live group."""
+    tensor = stepccl.empty(4 << 20, dtype=torch.float32)
+    stepccl.set_sm_budget(2)
+    try:
+        tensor.fill_(rank + 1)
+        dist.all_reduce(tensor)
+        same(tensor, torch.full((4 << 20,), total(world)))
+        assert 0 < stepccl.receipt()["blocks"] <= 2
+    finally:
+        stepccl.set_sm_budget(0)
+
+
 def registered(rank: int, world: int) -> None:
     """An ordinary tensor that is made visible, and one that is not registered."""
     tensor = torch.full((8 << 20,), float(rank + 1), device=place(rank))
@@ -301,7 +314,7 @@ def fsdp_on_windows(rank: int, world: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "job", [waits_on_streams, memory_is_held, graph, windows, receipts, registered, pool, pages, reports, memory_comes_back, barrier_waits_for_the_gpu, against_nccl, fsdp_on_windows], ids=lambda job: job.__name__
+    "job", [waits_on_streams, memory_is_held, graph, windows, receipts, budget, registered, pool, pages, reports, memory_comes_back, barrier_waits_for_the_gpu, against_nccl, fsdp_on_windows], ids=lambda job: job.__name__
 )
 def test_cuda(ranks, job) -> None:
     ranks.run(job, timeout_s=30.0)

@@ -115,7 +115,7 @@ def test_configure_keeps_what_is_not_given() -> None:
     assert _settings.current().host(5).transports == 0
 
 
-@pytest.mark.parametrize("call", [lambda: _settings.enable_paging(page_size=1 << 20), lambda: _settings.enable_paging(prefetch_depth=0), lambda: _settings.enable_hbm_defrag(-1), lambda: _settings.set_pipeline_depth(65), lambda: _settings.set_pipeline_depth("fast")])
+@pytest.mark.parametrize("call", [lambda: _settings.enable_paging(page_size=1 << 20), lambda: _settings.enable_paging(prefetch_depth=0), lambda: _settings.enable_hbm_defrag(-1), lambda: _settings.set_pipeline_depth(65), lambda: _settings.set_pipeline_depth("fast"), lambda: _settings.set_sm_budget(65)])
 def test_bad_settings_are_refused(call) -> None:
     before = _settings.current()
     with pytest.raises(StepcclError, match="^R101 "):
@@ -128,6 +128,8 @@ def test_settings_reach_later_groups() -> None:
         _settings.set_pipeline_depth(8)
         _settings.enable_paging(page_size=4 << 20, prefetch_depth=3)
         _settings.enable_hbm_defrag(interval=250)
+        _settings.set_sm_budget(8)
+        assert _settings.current().cuda(0, 1000).sm_budget == 8
         config = _settings.current().host(1000)
         assert (config.pipeline_depth, config.page_bytes, config.prefetch_depth) == (8, 4 << 20, 3)
         assert _settings.current().defrag_interval_ms == 250
