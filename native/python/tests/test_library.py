@@ -43,7 +43,8 @@ def test_structs_lie_as_in_c(tmp_path: Path) -> None:
     import ctypes
 
     for name, struct in STRUCTS.items():
-        assert int(seen[name]) == ctypes.sizeof(struct), name
+        # A struct may have grown at its end: its size member says which version this package speaks.
+        assert int(seen[name]) >= ctypes.sizeof(struct), name
         for field, *_ in struct._fields_:
             assert int(seen[f"{name}.{field}"]) == getattr(struct, field).offset, f"{name}.{field}"
 
@@ -59,7 +60,7 @@ def test_structs_lie_as_in_c(tmp_path: Path) -> None:
 def test_names_are_those_of_the_headers(prefix: str, header: str, names: tuple[str, ...]) -> None:
     text = (INCLUDE / "stepccl" / header).read_text()
     found = {int(number): name.lower() for name, number in re.findall(rf"\b{prefix}(\w+) = (\d+)", text)}
-    assert [found[number] for number in sorted(found)] == list(names)
+    assert [found[number] for number in sorted(found)][: len(names)] == list(names)  # the library may have more
 
 
 def test_numbers_are_those_of_the_header() -> None:
