@@ -46,7 +46,15 @@ def reduction(opts: Any, dtype: torch.dtype) -> tuple[int, int, Any]:
         datatype, redop = _REDUCTIONS[number, dtype]
     except KeyError:
         raise unsupported(f"there is no {_NAMES.get(number, number)} of {dtype}") from None
-    return datatype, redop, op.__getstate__()[1] if number == _PREMUL_SUM else None
+    return datatype, redop, _factor(op) if number == _PREMUL_SUM else None
+
+
+def _factor(op: Any) -> Any:
+    """Of a PREMUL_SUM; torch shows it in what it pickles only, from 2.0 on."""
+    state = op.__getstate__()
+    if not isinstance(state, tuple):
+        raise unsupported("this version of torch does not tell the factor of PREMUL_SUM: multiply before a SUM")
+    return state[1]
 
 
 def movement(dtype: torch.dtype, elements: int, element_size: int) -> tuple[int, int]:

@@ -7,6 +7,8 @@ import torch
 import torch.distributed as dist
 from pool import DEVICE
 
+from stepccl import StepcclError
+
 FLOATS = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
 INTEGERS = [torch.int8, torch.uint8, torch.int32, torch.int64]
 
@@ -151,6 +153,21 @@ def messages(rank: int, world: int) -> None:
     dist.barrier()
 
 
+def premultiplied(rank: int, world: int) -> None:
+    op = torch._C._distributed_c10d._make_nccl_premul_sum(0.5)
+    tensor = data(rank, 100, torch.float32).to(place(rank))
+    if int(torch.__version__.split(".")[0]) < 2:
+        with pytest.raises(StepcclError, match="^R103 .*PREMUL_SUM"):
+            dist.all_reduce(tensor, op=op)
+        return
+    dist.all_reduce(tensor, op=op)
+    same(tensor, total(world, 100, torch.float32) / 2)
+    whole = data(rank, world * 10, torch.float32).to(place(rank))
+    part = torch.empty(10, device=place(rank))
+    dist.reduce_scatter_tensor(part, whole, op=op)
+    same(part, total(world, world * 10, torch.float32)[rank * 10 : rank * 10 + 10] / 2)
+
+
 def uneven_and_empty(rank: int, world: int) -> None:
     outputs = [torch.empty(r + 2, device=place(rank)) for r in range(world)]
     dist.all_gather(outputs, torch.full((rank + 2,), float(rank), device=place(rank)))
@@ -191,6 +208,6 @@ def coalesced(rank: int, world: int) -> None:
         same(row[1], data(r, 9, torch.float32))
 
 
-@pytest.mark.parametrize("job", [reductions, movements, scattered_sums, exchanges, messages, uneven_and_empty, coalesced], ids=lambda job: job.__name__)
+@pytest.mark.parametrize("job", [reductions, premultiplied, movements, scattered_sums, exchanges, messages, uneven_and_empty, coalesced], ids=lambda job: job.__name__)
 def test_results(ranks, job) -> None:
     ranks.run(job)
