@@ -390,7 +390,7 @@ describe("links", () => {
     node("n1").unreachable = ConsoleError.of("H201", { host: "n1", port: 22, detail: "no route to host" });
     const later = open();
     await later.start();
-    await vi.waitFor(() => expect(later.list().filter((view) => view.phase === "reachable")).toHaveLength(78), { timeout: 5_000 });
+    await vi.waitFor(() => expect(later.list().filter((view) => view.phase === "reachable")).toHaveLength(78), { timeout: 15_000 });
     expect(most).toBeLessThanOrEqual(32);
     expect(node("n0").dials).toBe(0);
     expect(later.get("n1")).toMatchObject({ phase: "failed", error: { code: "H201" } });
@@ -408,7 +408,7 @@ describe("links", () => {
         const fleet = open({ openSession: undefined as never, store: openStore(join(dir, name)), dialQuietly });
         const { id } = await fleet.add(input("real", { host: "127.0.0.1", port: server.port, user: server.user, auth: { kind: "key", keyPath: f.userKey.path } }));
         await fleet.trustHostKey(id, f.hostKey.fingerprint);
-        if (dialQuietly) await vi.waitFor(() => expect(fleet.get(id)).toMatchObject({ phase: "reachable", connection: { state: "connected" } }), { timeout: 5_000 });
+        if (dialQuietly) await vi.waitFor(() => expect(fleet.get(id)).toMatchObject({ phase: "reachable", connection: { state: "connected" } }), { timeout: 15_000 });
         else expect(fleet.get(id)?.connection.state).toBe("disconnected");
       }
     } finally {
