@@ -78,6 +78,7 @@ const SUITES = [
     ...ctest("build/out/agent-asan", report("agent-asan", "xml")),
   },
   { name: "driver", title: "Driver: its logic in user space, then in a virtual machine", ...plain(["bash", "driver/tests/run.sh"]) },
+  { name: "collectives", title: "Every collective over TCP and RDMA on three nodes", ...plain(["npx", "tsx", "e2e/lab/collectives.ts"]) },
   {
     name: "e2e", title: "The whole job, in Chromium against three nodes",
     command: ["npx", "playwright", "test", "--config", "e2e/playwright.config.ts"],
