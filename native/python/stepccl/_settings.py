@@ -127,7 +127,7 @@ def configure(
 
     buffer_size: most bytes of GPU memory of a group's pool; hbm_cache_ratio (0 < r <= 1) says it as a share of the GPU's
     memory where buffer_size is not set. enable_dma=False keeps copy engines and the DMA driver out: kernels and sockets move
-    the bytes. sm_budget: most thread blocks of one operation (1..64). dma_concurrency: copies to different peers at once.
+    the bytes. sm_budget: most thread blocks of one operation (1..32). dma_concurrency: copies to different peers at once.
     graph_lanes: CUDA graphs that may run at once (1..64). chunk_size: largest message between processes on host memory.
     fusion_size: asynchronous all_reduces on host memory are collected up to this many bytes. compression ("none", "bfloat16",
     "float16"): what fp32 sums on host memory travel as. async_gd: whether the stream starts transfers itself (otherwise
@@ -137,7 +137,7 @@ def configure(
     """
     global _current
     given: dict[str, Any] = {name: value for name, value in locals().items() if value is not None}
-    for name, most in (("buffer_size", 1 << 62), ("sm_budget", 64), ("dma_concurrency", 64), ("graph_lanes", 64), ("chunk_size", 1 << 31), ("fusion_size", 1 << 62)):
+    for name, most in (("buffer_size", 1 << 62), ("sm_budget", 32), ("dma_concurrency", 64), ("graph_lanes", 64), ("chunk_size", 1 << 31), ("fusion_size", 1 << 62)):
         if name in given:
             _positive(name, given[name], 1, most)
     if hbm_cache_ratio is not None and not (isinstance(hbm_cache_ratio, (int, float)) and 0 < hbm_cache_ratio <= 1):
@@ -182,11 +182,11 @@ def set_pipeline_depth(depth: int | str) -> dict[int, int] | None:
 
 def set_sm_budget(blocks: int) -> None:
     """
-    Most thread blocks (1..64) of one operation on CUDA tensors, for live groups and those made later; 0 = by size. Every rank
+    Most thread blocks (1..32) of one operation on CUDA tensors, for live groups and those made later; 0 = by size. Every rank
     sets the same between the same operations. Raises StepcclError.
     """
     global _current
-    _positive("blocks", blocks, 0, 64)
+    _positive("blocks", blocks, 0, 32)
     for one in live():
         one.set_sm_budget(blocks)
     _current = replace(_current, sm_budget=blocks or None)
@@ -211,13 +211,13 @@ def disable_hbm_defrag() -> None:
 
 def enable_paging(page_size: int = 128 * MIB, prefetch_depth: int = 2) -> None:
     """
-    Operations above page_size bytes (a multiple of 2 MiB) move page by page with prefetch_depth pages (1..16) in flight:
+    Operations above page_size bytes (a multiple of 2 MiB) move page by page with prefetch_depth pages (1..15) in flight:
     tensors may be larger than the pool, and CUDA groups take pinned host tensors. For live groups and those made later;
     page_size 0 ends it. Every rank calls it with the same values while no operation runs. Raises StepcclError.
     """
     global _current
     _positive("page_size", page_size, 0)
-    _positive("prefetch_depth", prefetch_depth, 1, 16)
+    _positive("prefetch_depth", prefetch_depth, 1, 15)
     if page_size % (2 * MIB):
         raise bad_argument(f"page_size is {page_size}, and must be a multiple of {2 * MIB}")
     for one in live():

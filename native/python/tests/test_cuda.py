@@ -238,6 +238,15 @@ def missing_rank(rank: int, world: int) -> str:
     return caught.value.code
 
 
+def mismatch(rank: int, world: int) -> str:
+    """Ranks that call different sizes are told so."""
+    dist.all_reduce(torch.ones(8, device=place(rank)))
+    torch.cuda.synchronize()
+    with pytest.raises(stepccl.StepcclError) as caught:
+        dist.all_reduce(torch.ones(100 if rank else 200_000, device=place(rank)), async_op=True).wait(timedelta(seconds=20))
+    return caught.value.code
+
+
 def memory_comes_back(rank: int, world: int) -> None:
     """What a group took on the GPU is given back when it goes."""
     torch.cuda.synchronize()
@@ -318,6 +327,11 @@ def fsdp_on_windows(rank: int, world: int) -> None:
 )
 def test_cuda(ranks, job) -> None:
     ranks.run(job, timeout_s=30.0)
+
+
+def test_a_mismatch_on_the_gpu(ranks) -> None:
+    codes = ranks.run(mismatch)
+    assert set(codes) <= {"R204", "R206"} and "R204" in codes, codes
 
 
 def test_a_missing_rank_on_the_gpu(ranks) -> None:

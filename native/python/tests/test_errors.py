@@ -186,12 +186,10 @@ def test_the_secret_leaves_the_store(ranks) -> None:
     ranks.run(secret_is_gone)
 
 
-@pytest.mark.skipif(DEVICE != "cpu", reason="on GPUs the size of a call is not compared")
 def test_mismatch_is_named_on_every_rank(ranks) -> None:
     assert ranks.run(mismatch) == ["R204"] * ranks.size
 
 
-@pytest.mark.skipif(DEVICE != "cpu", reason="on GPUs the size of a call is not compared")
 def test_a_future_has_the_error(ranks) -> None:
     for text in ranks.run(error_in_future):
         assert "R204 mismatch" in text

@@ -89,7 +89,7 @@ def test_errors_carry_the_stable_code() -> None:
         {"buffer_size": True},
         {"hbm_cache_ratio": 0},
         {"hbm_cache_ratio": 1.5},
-        {"sm_budget": 65},
+        {"sm_budget": 33},
         {"compression": "zip"},
         {"enable_dma": 1},
         {"job_name": "a\0b"},
@@ -116,7 +116,7 @@ def test_configure_keeps_what_is_not_given() -> None:
     assert _settings.current().host(5).transports == 0
 
 
-@pytest.mark.parametrize("call", [lambda: _settings.enable_paging(page_size=1 << 20), lambda: _settings.enable_paging(prefetch_depth=0), lambda: _settings.enable_hbm_defrag(-1), lambda: _settings.set_pipeline_depth(65), lambda: _settings.set_pipeline_depth("fast"), lambda: _settings.set_sm_budget(65)])
+@pytest.mark.parametrize("call", [lambda: _settings.enable_paging(page_size=1 << 20), lambda: _settings.enable_paging(prefetch_depth=0), lambda: _settings.enable_paging(prefetch_depth=16), lambda: _settings.enable_hbm_defrag(-1), lambda: _settings.set_pipeline_depth(65), lambda: _settings.set_pipeline_depth("fast"), lambda: _settings.set_sm_budget(33)])
 def test_bad_settings_are_refused(call) -> None:
     before = _settings.current()
     with pytest.raises(StepcclError, match="^R101 "):
