@@ -8,6 +8,7 @@ import { Shortcut } from "../shared/small.js";
 import { useConsole } from "../store/console-hooks.js";
 import { LANGUAGES, type Language } from "../i18n/index.js";
 import { useBringUp } from "../nodes/use-operations.js";
+import { VIEWS } from "../diagnose/store.js";
 import { matches } from "./fuzzy.js";
 import { go, PAGES } from "./router.js";
 import { PAGE_KEYS } from "./page-keys.js";
@@ -35,6 +36,9 @@ function useCommands(): Command[] {
     const list: Command[] = PAGES.map((page) => ({
       id: `go-${page}`, group: t("palette.pages"), label: t("palette.go", { page: t(`pages.${page}`) }), keys: PAGE_KEYS[page], run: () => go(page),
     }));
+    for (const view of VIEWS) {
+      list.push({ id: `diagnose-${view}`, group: t("palette.pages"), label: `${t("pages.diagnose")}: ${t(`diagnose.view.${view}`)}`, run: () => go("diagnose", { view }) });
+    }
     const act = t("palette.actions");
     list.push({ id: "add", group: act, label: t("nodes.add"), keys: "n", run: () => { go("nodes"); set({ addNodes: true }); } });
     const all = [...nodes.api.getState().items.values()];

@@ -1,4 +1,4 @@
-import type { NodeFacts, NodeView } from "../../electron/contract/index.js";
+import type { LinkView, NodeFacts, NodeView } from "../../electron/contract/index.js";
 
 /** Stands in every text that names the source, so that no picture of it passes for a real cluster. */
 export const FAKE_MARK = "SCRIPTED-DATA-ONLY";
@@ -68,4 +68,23 @@ export function fakeBigFleet(count: number, now: number): NodeView[] {
     const phase = index % 97 === 5 ? "failed" : index % 61 === 7 ? "unreachable" : index % 43 === 9 ? "degraded" : "up";
     return fakeNode(index + 1, `rack${rack}-gpu${slot}`, { phase, lastSeenMs: phase === "unreachable" ? now - 90_000 : now }, now);
   });
+}
+
+/** The links between the nodes that are up, in both directions. */
+export function fakeLinks(nodes: readonly NodeView[], now: number): LinkView[] {
+  const links: LinkView[] = [];
+  const up = nodes.filter((node) => node.phase === "up" || node.phase === "degraded" || node.phase === "unreachable");
+  // A true fleet tells of all pairs; a big scripted one of each node's next eight.
+  const reach = up.length > 16 ? 8 : up.length;
+  up.forEach((a, index) => {
+    for (const b of up.slice(index + 1, index + 1 + reach)) {
+      for (const transport of ["tcp", "rdma"] as const) {
+        const down = a.phase === "unreachable" || b.phase === "unreachable";
+        const [fromPort, toPort] = transport === "tcp" ? ["eth1", "eth1"] : ["rxe0", "rxe0"];
+        const link = { transport, fromPort, toPort, state: down ? "down" as const : "up" as const, rttUs: down ? null : transport === "tcp" ? 182.4 : 24.1, measuredAtMs: now, reason: down ? "no echo for 30 s" : null };
+        links.push({ ...link, from: a.id, to: b.id }, { ...link, from: b.id, to: a.id });
+      }
+    }
+  });
+  return links;
 }

@@ -1,13 +1,14 @@
 import {
   ALERT_RULES, AlertRule, BRING_UP_STEPS, Collective, ConsoleError, NodeInput, SettingName, toErrorView,
-  type AlertView, type Carrier, type ClientMessage, type DiagnosisView, type HostMessage, type LinkView, type NodeView, type NodeSettingsView, type OperationView, type RunView, type SettingChangeView, type SettingValue, type StepView, type Threshold, type Thresholds, type TelemetryTick,
+  type AlertView, type Carrier, type ClientMessage, type DiagnosisView, type HostMessage, type LinkView, type NodeView, type NodeSettingsView, type OperationView, type RunView, type SettingChangeView, type SettingValue, type StepView, type Threshold, type Thresholds,
 } from "../../electron/contract/index.js";
 import { fakeDiagnosis } from "./fake-diagnosis.js";
-import { fakeFileDiagnosis } from "./fake-files.js";
 import { FAKE_GUIDES, FakeGuides } from "./fake-guides.js";
 import { FakeMends } from "./fake-mends.js";
 import { fakeHang, FakePairs } from "./fake-pairs.js";
-import { FAKE_MARK, fakeBigFleet, fakeFacts, fakeFingerprint, fakeFleet, fakeNode } from "./fake-data.js";
+import { fakeBundle, fakeFileDiagnosis, fakeOpened, fakePreview } from "./fake-support.js";
+import { FAKE_MARK, fakeBigFleet, fakeFacts, fakeFingerprint, fakeFleet, fakeLinks, fakeNode } from "./fake-data.js";
+import { FakeTelemetry } from "./fake-telemetry.js";
 import { endedRun, fakeRow, fakeRun, sizesOf } from "./fake-run.js";
 
 export interface FakeOptions {
@@ -46,7 +47,7 @@ export class FakeHost implements Carrier {
   readonly #now: () => number;
   #state: "connecting" | "open" | "closed" = "open";
   #serial = 0;
-  #totals = new Map<string, number>();
+  readonly #telemetry = new FakeTelemetry();
 
   constructor(options: FakeOptions = {}) {
     this.#stepMs = options.stepMs ?? 600;
@@ -60,7 +61,7 @@ export class FakeHost implements Carrier {
     this.guides = new FakeGuides(context);
     this.pairs = new FakePairs(context);
     for (const node of options.fleet === undefined ? fakeFleet(now) : fakeBigFleet(options.fleet, now)) this.nodes.set(node.id, node);
-    this.#link();
+    this.links.push(...fakeLinks([...this.nodes.values()], now));
     if (options.history ?? true) this.#past(now);
     this.#every(500, () => this.#tick());
   }
@@ -218,6 +219,10 @@ export class FakeHost implements Carrier {
       case "uploads.begin": return { uploadId: `upload-${++this.#serial}` };
       case "uploads.append": return { receivedBytes: Number(params.offset) };
       case "uploads.discard": return {};
+      case "support.prepare": return fakeBundle(this.#now());
+      case "support.preview": return fakePreview();
+      case "support.read": return { base64: btoa(FAKE_MARK), nextOffset: FAKE_MARK.length, sizeBytes: FAKE_MARK.length };
+      case "support.open": return fakeOpened(this.#now());
       case "diagnose.files": return fakeFileDiagnosis((params.files as Array<{ text?: string }>).map((file) => file.text ?? "dma_device").join("\n"));
       default: throw ConsoleError.of("H102", { method });
     }
@@ -322,49 +327,10 @@ export class FakeHost implements Carrier {
     for (const id of ["n1", "n2"]) this.diagnoses.set(id, fakeDiagnosis(id, now - 20_000));
   }
 
-  #link(): void {
-    const up = [...this.nodes.values()].filter((node) => node.phase === "up" || node.phase === "degraded" || node.phase === "unreachable");
-    // A true fleet tells of all pairs; a big scripted one of each node's next eight.
-    const reach = up.length > 16 ? 8 : up.length;
-    up.forEach((a, index) => {
-      for (const b of up.slice(index + 1, index + 1 + reach)) {
-        for (const transport of ["tcp", "rdma"] as const) {
-          const down = a.phase === "unreachable" || b.phase === "unreachable";
-          const [fromPort, toPort] = transport === "tcp" ? ["eth1", "eth1"] : ["rxe0", "rxe0"];
-          const link = { transport, fromPort, toPort, state: down ? "down" as const : "up" as const, rttUs: down ? null : transport === "tcp" ? 182.4 : 24.1, measuredAtMs: this.#now(), reason: down ? "no echo for 30 s" : null };
-          this.links.push({ ...link, from: a.id, to: b.id }, { ...link, from: b.id, to: a.id });
-        }
-      }
-    });
-  }
-
   #tick(): void {
-    const now = this.#now();
-    const fresh = [...this.nodes.values()].filter((node) => node.phase === "up" || node.phase === "degraded");
-    const wave = (seed: number) => Math.max(0, Math.sin(now / 4000 + seed)) ** 2;
-    const flows: TelemetryTick["flows"] = [];
-    for (const link of this.links) {
-      if (link.state !== "up" || link.transport !== "rdma") continue;
-      const seed = Number(link.from.slice(1)) * 7 + Number(link.to.slice(1));
-      const bytesPerSecond = seed % 5 === 0 || this.nodes.size < 16 ? Math.round(wave(seed) * 2.4e9) : 0;
-      const key = `${link.from}/${link.to}`;
-      const bytes = (this.#totals.get(key) ?? seed * 1e9) + bytesPerSecond / 2;
-      this.#totals.set(key, bytes);
-      if (bytesPerSecond > 0) flows.push({ from: link.from, to: link.to, transport: link.transport, bytesPerSecond, bytes, queueDepth: 4, errors: 0 });
-    }
-    const tick: TelemetryTick = {
-      atMs: now, flows,
-      nodes: fresh.map((node, index) => ({
-        nodeId: node.id, sampledAtMs: node.id === "n4" && this.nodes.size < 16 ? this.#began - 12_000 : now, ranks: 0, lostOps: 0, daemonRssKib: 3700 + (index % 7) * 12, cpuPermille: 20, memoryAvailableBytes: 700 * 1024 ** 3,
-        nics: [
-          { name: "eth1", kind: "netdev", state: "active", speedMbps: 25000, txBytesPerSecond: wave(index) * 2.4e9, rxBytesPerSecond: wave(index + 1) * 2.2e9, txBytes: 1e12, rxBytes: 1e12, errors: 0, drops: 0 },
-          { name: "rxe0", kind: "rdma", state: "active", speedMbps: 25000, txBytesPerSecond: wave(index) * 2.3e9, rxBytesPerSecond: wave(index + 1) * 2.1e9, txBytes: 1e12, rxBytes: 1e12, errors: node.id === "n2" ? 3 : 0, drops: 0 },
-        ],
-      })),
-    };
+    const tick = this.#telemetry.tick([...this.nodes.values()], this.links, this.#now());
     for (const [id, subscription] of [...this.#subscriptions]) if (subscription.stream === "telemetry") this.#emit(id, tick);
   }
-  readonly #began = Date.now();
 
   #put(node: NodeView): NodeView {
     this.nodes.set(node.id, node);

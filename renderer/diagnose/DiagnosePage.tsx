@@ -13,9 +13,10 @@ import { HangsView } from "./hangs/HangsView.js";
 import { NodesView } from "./NodesView.js";
 import { PairsView } from "./pairs/PairsView.js";
 import { useDiagnoseUi, VIEWS, type View } from "./store.js";
+import { SupportView } from "./support/SupportView.js";
 import css from "./diagnose.module.css";
 
-const BODIES: Record<View, React.ComponentType> = { nodes: NodesView, guides: GuidesView, pairs: PairsView, hangs: HangsView, files: FilesView };
+const BODIES: Record<View, React.ComponentType> = { nodes: NodesView, guides: GuidesView, pairs: PairsView, hangs: HangsView, files: FilesView, support: SupportView };
 /** What can be done without a single node. */
 const WITHOUT_NODES: readonly View[] = ["files", "hangs"];
 

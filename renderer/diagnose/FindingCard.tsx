@@ -52,9 +52,7 @@ export function FindingCard({ finding, nodeId, nodeName, links, children }: Find
           <ul className={css.plainList}>{finding.checked.map((what, index) => <li key={index}>{say(what)}</li>)}</ul>
         </Row>
         <Row label={t("diagnose.mend")} show={finding.mend.length > 0}><Mends finding={finding} nodeId={nodeId} /></Row>
-        <Row label={t("diagnose.lookNext")} show={finding.candidates.length > 0 || nodeId !== null}>
-          <GuideLinks finding={finding} nodeId={nodeId} />
-        </Row>
+        <GuideLinks finding={finding} nodeId={nodeId} />
       </dl>
       {children}
     </article>

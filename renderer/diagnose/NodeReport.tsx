@@ -1,4 +1,4 @@
-import { Loader, UnstyledButton } from "@mantine/core";
+import { Button, Loader, UnstyledButton } from "@mantine/core";
 import { useMemo } from "react";
 import { useTranslation } from "react-i18next";
 import IconAlertTriangle from "@tabler/icons-react/icons/IconAlertTriangle";
@@ -12,6 +12,8 @@ import { ErrorNote } from "../shared/ErrorNote.js";
 import { bytes, duration } from "../shared/format.js";
 import { oneLine } from "../shared/printable.js";
 import { Age, NodeText, State, type Icon } from "../shared/small.js";
+import { useAction } from "../shared/use-action.js";
+import { useConsole, useNow } from "../store/console-hooks.js";
 import { CannotTell } from "./CannotTell.js";
 import type { SourceLinks } from "./Evidence.js";
 import { Findings, Fold } from "./Findings.js";
@@ -43,6 +45,9 @@ function Sources({ diagnosis, onSource }: { diagnosis: DiagnosisView; onSource(i
   );
 }
 
+/** After this the console offers no mend of it: what a finding names may be another thing by then. */
+const FRESH_MS = 30 * 60_000;
+
 export interface NodeReportProps {
   diagnosis: DiagnosisView;
   name: string;
@@ -59,6 +64,9 @@ export function NodeReport({ diagnosis, name, live = true, onSource }: NodeRepor
     return { has: (id) => known.has(id), open: onSource };
   }, [diagnosis.sources, onSource]);
   const missing = unread(diagnosis);
+  const { client } = useConsole();
+  const now = useNow();
+  const again = useAction(async () => { await client.request("diagnose.start", { nodeIds: [diagnosis.nodeId] }); });
   return (
     <div className={css.report} data-testid="node-report" data-state={diagnosis.state} data-node={diagnosis.nodeId}>
       <div className="toolbar">
@@ -69,8 +77,11 @@ export function NodeReport({ diagnosis, name, live = true, onSource }: NodeRepor
             ? <State tone="warn" icon={IconHelpCircle} label={t("diagnose.nothingButUnread", { count: missing })} />
             : <VerdictLine verdict={diagnosis.verdict} />)}
         <span className="spacer" />
+        {live && diagnosis.findings.length > 0 && diagnosis.endedAtMs !== null && now - diagnosis.endedAtMs > FRESH_MS && <span className={css.warning}>{t("diagnose.stale")}</span>}
         {diagnosis.endedAtMs !== null && <span className="dim">{t("diagnose.took")} {duration(diagnosis.endedAtMs - diagnosis.startedAtMs)} · <Age atMs={diagnosis.endedAtMs} always /></span>}
+        {live && diagnosis.state !== "running" && <Button size="compact-sm" variant="default" loading={again.busy} onClick={() => void again.run()} data-testid="check-again">{t("diagnose.again")}</Button>}
       </div>
+      {again.error && <ErrorNote error={again.error} onClose={again.clear} />}
       {diagnosis.error && <ErrorNote error={diagnosis.error} />}
       {live && <SettledMends diagnosis={diagnosis} />}
       <Findings findings={diagnosis.findings} nodeId={live ? diagnosis.nodeId : null} links={links} />

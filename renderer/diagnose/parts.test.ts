@@ -5,6 +5,7 @@ import { toBase64 } from "./files/send.js";
 import { cellOf, lastSequences } from "./hangs/sequences.js";
 import { heatOf, worstFirst } from "./pairs/heat.js";
 import { pairCount } from "./pairs/PairsView.js";
+import { markRedacted } from "./support/redacted.js";
 import { foldFindings } from "./tree.js";
 
 const finding = (id: string, consequenceOf: string | null = null, severity: FindingView["severity"] = "high"): FindingView => ({ id, consequenceOf, severity }) as FindingView;
@@ -61,5 +62,11 @@ describe("files on their way", () => {
     const bytes = Uint8Array.from({ length: 100_003 }, (_, index) => (index * 7) % 256);
     expect(Buffer.from(toBase64(bytes), "base64").equals(Buffer.from(bytes))).toBe(true);
     expect(toBase64(new Uint8Array())).toBe("");
+  });
+  it("have their stand-ins marked, and nothing else", () => {
+    const marked = (text: string) => markRedacted(text).filter((part) => part.redacted).map((part) => part.text);
+    expect(marked("host-1 at 198.18.0.12 and 10.0.0.1, hostile-1, <secret-3>")).toEqual(["host-1", "198.18.0.12", "secret-3"]);
+    expect(marked("0000:0000:0000:0000:0000:ffff:c612:0001 02:00:00:00:00:07 52:54:00:77:00:01")).toEqual(["ffff:c612:0001", "02:00:00:00:00:07"]);
+    expect(markRedacted("plain").map((part) => part.text).join("")).toBe("plain");
   });
 });

@@ -2,7 +2,7 @@ import { createStore, type StoreApi } from "zustand/vanilla";
 import type { GuideId } from "../../electron/contract/index.js";
 import { perConsole } from "../store/per-console.js";
 
-export const VIEWS = ["nodes", "guides", "pairs", "hangs", "files"] as const;
+export const VIEWS = ["nodes", "guides", "pairs", "hangs", "files", "support"] as const;
 export type View = (typeof VIEWS)[number];
 
 export interface DiagnoseUi {

@@ -87,3 +87,27 @@ describe("hangs", () => {
     expect([...rows[1]!.querySelectorAll<HTMLElement>("td[data-state]")].map((cell) => cell.dataset.state)).toEqual(["completed", "completed", "started"]);
   });
 });
+
+describe("a support bundle", () => {
+  it("is looked at before it is saved, with what was replaced marked", async () => {
+    open("support");
+    renderOver(<DiagnosePage />);
+    fireEvent.click(await screen.findByTestId("support-prepare"));
+    const bundle = await screen.findByTestId("support-bundle");
+    expect(within(bundle).getByText("IPv4 addresses")).toBeTruthy();
+    fireEvent.click(within(bundle).getByText("node-1/kernel_log.txt"));
+    await waitFor(() => expect([...document.querySelectorAll("mark")].map((mark) => mark.textContent)).toEqual(["host-1", "198.18.0.1", "198.18.0.2"]));
+  });
+
+  it("of another console opens without a cluster", async () => {
+    open("files");
+    const { container } = renderOver(<DiagnosePage />, { fleet: 0 });
+    await screen.findByTestId("choose-files");
+    const file = new File(["x".repeat(700_000)], "stepccl-support-20261130.tar.gz");
+    fireEvent.change(container.querySelector('input[type="file"]')!, { target: { files: [file] } });
+    const opened = await screen.findByTestId("opened-bundle");
+    fireEvent.click(within(opened).getByRole("button", { name: "node-2" }));
+    expect((await within(opened).findAllByTestId("finding")).length).toBeGreaterThan(0);
+    expect(within(opened).queryByRole("button", { name: "Apply…" })).toBeNull();
+  });
+});

@@ -9,13 +9,16 @@ import { useAction } from "../../shared/use-action.js";
 import { useConsole } from "../../store/console-hooks.js";
 import { FileDrop } from "./FileDrop.js";
 import { FileResult } from "./FileResult.js";
-import { sendFiles } from "./send.js";
+import { OpenedBundleView } from "../support/OpenedBundle.js";
+import { sendFile, sendFiles } from "./send.js";
 import { useFilesStore } from "./store.js";
 import css from "./files.module.css";
 import page from "../diagnose.module.css";
 
 /** Judging a few hundred megabytes takes its time; the person can cancel. */
 const JUDGE_TIMEOUT_MS = 600_000;
+/** As a support bundle is named. */
+const isBundle = (files: readonly File[]): boolean => files.length === 1 && /^stepccl-support[\w.-]*\.(?:json\.gz|tar\.gz|tgz|zip)$/i.test(files[0]!.name);
 
 /** What machines say that the console cannot reach: pasted text, dropped files, or a support bundle of another console. */
 export function FilesView() {
@@ -24,10 +27,16 @@ export function FilesView() {
   const store = useFilesStore();
   const text = useStore(store, (s) => s.text);
   const result = useStore(store, (s) => s.result);
+  const bundle = useStore(store, (s) => s.bundle);
   const [sent, setSent] = useState<{ done: number; total: number } | null>(null);
   const judge = useAction(async (signal, files: readonly File[]) => {
-    store.setState({ result: null });
+    store.setState({ result: null, bundle: null });
     try {
+      if (isBundle(files)) {
+        const uploadId = await sendFile(client, files[0]!, signal, (done) => setSent({ done, total: files[0]!.size }));
+        store.setState({ bundle: await client.request("support.open", { uploadId }, { signal, timeoutMs: JUDGE_TIMEOUT_MS }) });
+        return;
+      }
       const input = files.length > 0
         ? await sendFiles(client, files, signal, (done, total) => setSent({ done, total }))
         : [{ kind: "text" as const, name: t("files.pasted"), text: store.getState().text }];
@@ -67,6 +76,7 @@ export function FilesView() {
           </div>
           {judge.error && <ErrorNote error={judge.error} onClose={judge.clear} />}
           {result && <FileResult result={result} />}
+          {bundle && <OpenedBundleView bundle={bundle} />}
         </div>
       )}
     </FileDrop>
