@@ -192,6 +192,11 @@ describe("collecting", () => {
     expect([...out.values()].filter((s) => s.view.state !== "ok").every((s) => s.view.error !== null)).toBe(true);
     expect(out.size).toBe(3);
   });
+  it("when the time of all is over, names what had no turn and keeps what was read", async () => {
+    const out = await collect(here(), [spec("kernel", "echo a", { timeoutMs: 500 }), spec("ip_addr", "trap '' TERM; sleep 1; sleep 1; sleep 1; sleep 1", { timeoutMs: 500 }), spec("ip_link", "echo b", { timeoutMs: 500 })], new AbortController().signal);
+    expect([...out].map(([id, { view }]) => [id, view.state])).toEqual([["kernel", "ok"], ["ip_addr", "timeout"], ["ip_link", "timeout"]]);
+    expect(out.get("ip_link")!.view.error).not.toBeNull();
+  });
   it("ends when it is cancelled", async () => {
     const ended = new AbortController();
     ended.abort();
