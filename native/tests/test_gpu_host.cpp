@@ -160,14 +160,16 @@ TEST_CASE("both ends cut a message alike, and into pieces that cover it") {
 
 TEST_CASE("the parts of a lane don't overlap") {
   for (const std::uint32_t ranks : {2u, 3u, 8u, 16u}) {
-    const LaneLayout layout{ranks, LaneLayout::piece_for(ranks), 2u << 20};
+    const LaneLayout layout{ranks, LaneLayout::piece_for(ranks)};
     CHECK(LaneLayout::ready(kMaxRanks) <= LaneLayout::complete(0));
     CHECK(LaneLayout::complete(kMaxRanks) <= LaneLayout::barrier_flag(0, 0));
     CHECK(LaneLayout::barrier_flag(kMaxBlocks, 0) <= LaneLayout::staged_flag(0, 0));
     CHECK(LaneLayout::staged_flag(kMaxBlocks, 0) <= LaneLayout::flagged_count(0, 0));
     CHECK(LaneLayout::flagged_count(kMaxBlocks, 0) <= LaneLayout::staged_count(0, 0));
     CHECK(LaneLayout::staged_count(kMaxBlocks, 0) <= LaneLayout::barrier_count(0));
-    CHECK(LaneLayout::barrier_count(kMaxBlocks) <= LaneLayout::chunk_came(0, 0));
+    CHECK(LaneLayout::barrier_count(kMaxBlocks) <= LaneLayout::chunk_count(0));
+    CHECK(LaneLayout::chunk_count(kChunkSlots) <= LaneLayout::chunk_done());
+    CHECK(LaneLayout::chunk_done() + 4 <= LaneLayout::chunk_came(0, 0));
     CHECK(LaneLayout::chunk_came(kChunkSlots, 0) <= LaneLayout::chunk_free(0, 0));
     CHECK(LaneLayout::chunk_free(kChunkSlots, 0) <= LaneLayout::header_bytes());
     const std::uint32_t last = ranks - 1;

@@ -235,8 +235,8 @@ Status Engine::make_streams() {
   STEPCCL_CU(*driver_, kPhase, cuStreamCreateWithPriority, &watch_stream_, CU_STREAM_NON_BLOCKING, greatest);
   STEPCCL_CU(*driver_, kPhase, cuEventCreate, &null_event_, CU_EVENT_DISABLE_TIMING);
   STEPCCL_CU(*driver_, kPhase, cuEventCreate, &fork_, CU_EVENT_DISABLE_TIMING);
-  // One for local copies, the others for peers beyond the first at a time; three at least for the stages of paging.
-  const std::uint32_t sides = std::max(3u, config_.dma_concurrency);
+  // One for local copies, the others for peers beyond the first at a time; five for the stages of the pipeline.
+  const std::uint32_t sides = std::max(5u, config_.dma_concurrency);
   side_streams_.assign(sides, nullptr);
   side_events_.assign(sides, nullptr);
   for (std::uint32_t i = 0; i < sides; ++i) {
@@ -276,21 +276,18 @@ Status Engine::make_pool() {
 }
 
 Status Engine::make_lanes() {
-  eager_layout_ = {world_, LaneLayout::piece_for(world_), 4u << 20};
-  graph_layout_ = {world_, LaneLayout::piece_for(world_), 2u << 20};
-  const auto rounded = [](std::uint64_t bytes) { return (bytes + 511) / 512 * 512; };
-  const std::uint64_t eager_bytes = rounded(eager_layout_.bytes());
-  const std::uint64_t graph_bytes = rounded(graph_layout_.bytes());
+  layout_ = {world_, LaneLayout::piece_for(world_)};
+  const std::uint64_t lane_bytes = (layout_.bytes() + 511) / 512 * 512;
   const std::uint32_t lanes = 1 + config_.graph_lanes;
   const std::uint64_t own_bytes = 4096 + kTickets * sizeof(ReceiptSlot);
-  const std::uint64_t lanes_bytes = eager_bytes + graph_bytes * config_.graph_lanes;
+  const std::uint64_t lanes_bytes = lane_bytes * lanes;
   auto window = allocate_window(lanes_bytes + own_bytes);
   if (!window.ok()) return window.take_error();
   windows_.erase(window.value().base[rank_]);  // nobody's buffer
   staging_bytes_ = pool_->used_bytes();
   lanes_.resize(lanes);
   for (std::uint32_t i = 0; i < lanes; ++i) {
-    for (std::uint32_t rank = 0; rank < world_; ++rank) lanes_[i].base[rank] = window.value().base[rank] + (i == 0 ? 0 : eager_bytes + graph_bytes * (i - 1));
+    for (std::uint32_t rank = 0; rank < world_; ++rank) lanes_[i].base[rank] = window.value().base[rank] + lane_bytes * i;
     lanes_[i].local = lanes_[i].base[rank_];
     STEPCCL_CU(*driver_, kPhase, cuEventCreate, &lanes_[i].done, CU_EVENT_DISABLE_TIMING);
   }

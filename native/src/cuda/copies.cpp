@@ -22,12 +22,12 @@ CUstreamBatchMemOpParams write_value(CUdeviceptr address, std::uint32_t value) {
   op.writeValue.flags = CU_STREAM_WRITE_VALUE_DEFAULT;
   return op;
 }
-CUstreamBatchMemOpParams wait_value(CUdeviceptr address, std::uint32_t value) {
+CUstreamBatchMemOpParams wait_value(CUdeviceptr address, std::uint32_t value, unsigned how) {
   CUstreamBatchMemOpParams op{};
   op.waitValue.operation = CU_STREAM_MEM_OP_WAIT_VALUE_32;
   op.waitValue.address = address;
   op.waitValue.value = value;
-  op.waitValue.flags = CU_STREAM_WAIT_VALUE_EQ;
+  op.waitValue.flags = how;
   return op;
 }
 
@@ -35,8 +35,11 @@ CUstreamBatchMemOpParams wait_value(CUdeviceptr address, std::uint32_t value) {
 
 void Engine::post(std::vector<CUstreamBatchMemOpParams>& ops, CUdeviceptr flag, std::uint32_t value) { ops.push_back(write_value(flag, value)); }
 void Engine::await(std::vector<CUstreamBatchMemOpParams>& ops, CUdeviceptr flag) {
-  ops.push_back(wait_value(flag, 1));
+  ops.push_back(wait_value(flag, 1, CU_STREAM_WAIT_VALUE_EQ));
   ops.push_back(write_value(flag, 0));
+}
+void Engine::await_at_least(std::vector<CUstreamBatchMemOpParams>& ops, CUdeviceptr flag, std::uint32_t value) {
+  ops.push_back(wait_value(flag, value, CU_STREAM_WAIT_VALUE_GEQ));
 }
 Status Engine::submit(CUstream stream, std::vector<CUstreamBatchMemOpParams>& ops) {
   constexpr std::size_t kMost = 250;  // the driver takes fewer than 256 at once
@@ -119,38 +122,29 @@ Status Engine::launch_copies(Flight& flight, const Operation& operation) {
 }
 
 Status Engine::run_copies(Flight& flight, const std::vector<Copy>& copies) {
-  // Local copies need no peer: they begin at once, on a stream of their own.
-  bool forked = false;
-  const auto fork = [&](std::uint32_t side) -> Status {
-    STEPCCL_CU(*driver_, kPhase, cuEventRecord, fork_, flight.stream);
-    STEPCCL_CU(*driver_, kPhase, cuStreamWaitEvent, side_streams_[side], fork_, 0);
-    return {};
-  };
-  std::uint32_t used = 0;  // sides to join, by bit
-  for (const Copy& copy : copies) {
-    if (!copy.local) continue;
-    if (!forked) {
-      if (Status status = fork(0); !status.ok()) return status;
-    }
-    forked = true;
-    used |= 1u;
-    STEPCCL_CU(*driver_, kPhase, cuMemcpyAsync, copy.to, copy.from, copy.bytes, side_streams_[0]);
-  }
+  // Local copies wait for no peer, but let the link begin first.
+  STEPCCL_CU(*driver_, kPhase, cuEventRecord, fork_, flight.stream);
   if (Status status = synchronise(flight, flight.stream, Phase::kReady); !status.ok()) return status;
+  std::uint32_t used = 0;  // sides to join, by bit
   std::uint32_t next = 0;
+  if (config_.dma_concurrency > 1) STEPCCL_CU(*driver_, kPhase, cuEventRecord, side_events_[0], flight.stream);
   for (const Copy& copy : copies) {
     if (copy.local) continue;
     const std::uint32_t turn = next++ % config_.dma_concurrency;
     CUstream stream = flight.stream;
     if (turn != 0) {
-      if ((used >> turn & 1u) == 0) {
-        if (Status status = fork(turn); !status.ok()) return status;
-      }
-      used |= 1u << turn;
       stream = side_streams_[turn];
+      if ((used >> turn & 1u) == 0) STEPCCL_CU(*driver_, kPhase, cuStreamWaitEvent, stream, side_events_[0], 0);
+      used |= 1u << turn;
     }
     STEPCCL_CU(*driver_, kPhase, cuMemcpyAsync, copy.to, copy.from, copy.bytes, stream);
     flight.ticket->link_bytes += copy.bytes;
+  }
+  for (const Copy& copy : copies) {
+    if (!copy.local) continue;
+    if ((used & 1u) == 0) STEPCCL_CU(*driver_, kPhase, cuStreamWaitEvent, side_streams_[0], fork_, 0);
+    used |= 1u;
+    STEPCCL_CU(*driver_, kPhase, cuMemcpyAsync, copy.to, copy.from, copy.bytes, side_streams_[0]);
   }
   flight.ticket->copies = static_cast<std::uint32_t>(copies.size());
   for (std::uint32_t side = 0; side < side_streams_.size(); ++side) {

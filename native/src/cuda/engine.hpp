@@ -2,6 +2,7 @@
 // One rank's GPU in a communicator: its pool, its lanes, and what is queued on its streams.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <memory>
@@ -85,6 +86,7 @@ class Engine {
   struct Lane {
     CUdeviceptr local = 0;
     std::array<CUdeviceptr, kMaxRanks> base{};  // of each rank's lane, as this rank sees it
+    std::array<CUdeviceptr, kMaxRanks> places{};  // pipeline: each rank's places for chunks; 0 before the first use
     CUevent done = nullptr;       // after the last operation
     bool used = false;            // done has been recorded (in this capture)
     CUstream last_stream = nullptr;
@@ -161,10 +163,13 @@ class Engine {
   // Stream memory operations, gathered and then queued as one.
   static void post(std::vector<CUstreamBatchMemOpParams>& ops, CUdeviceptr flag, std::uint32_t value);
   static void await(std::vector<CUstreamBatchMemOpParams>& ops, CUdeviceptr flag);  // for 1, then puts it back to 0
+  static void await_at_least(std::vector<CUstreamBatchMemOpParams>& ops, CUdeviceptr flag, std::uint32_t value);
   [[nodiscard]] Status submit(CUstream stream, std::vector<CUstreamBatchMemOpParams>& ops);
   // pipeline.cpp: copy engines and a few blocks together
   [[nodiscard]] bool pipeline_possible(const Operation& operation) const;
   [[nodiscard]] Status launch_pipeline(Flight& flight, const Operation& operation);
+  [[nodiscard]] Status make_places(Lane& lane);
+  [[nodiscard]] std::uint64_t place_bytes() const noexcept { return std::max<std::uint64_t>((8u << 20) / (world_ - 1) / 65536 * 65536, 1u << 20); }
   enum class Phase { kReady, kComplete };
   [[nodiscard]] Status synchronise(Flight& flight, CUstream stream, Phase phase);
   struct Copy {
@@ -207,12 +212,10 @@ class Engine {
   std::unique_ptr<Arena> arena_;
   std::unique_ptr<memory::PoolMap> pool_;
   std::uint64_t staging_bytes_ = 0;
+  std::uint64_t own_buffers_ = 1;  // of the pool's, the engine's own
   std::uint64_t attach_used_bytes_ = 0;
   std::uint64_t pool_bytes_at_attach_ = 0;
-  // Chunks of captured operations are smaller: each lane has its own places for them.
-  [[nodiscard]] LaneLayout layout_for(std::uint32_t lane) const noexcept { return lane == 0 ? eager_layout_ : graph_layout_; }
-  LaneLayout eager_layout_{};
-  LaneLayout graph_layout_{};
+  LaneLayout layout_{};
   std::vector<Lane> lanes_;
   std::shared_ptr<LaneOwners> owners_;
   std::atomic<std::uint32_t> shared_lanes_{0};

@@ -42,7 +42,7 @@ Status Engine::launch_messages(Flight& flight, const Messages& messages, bool fl
   ExchangeArgs args{};
   fill_common(args.common, flight, operation);
   args.common.last = last ? 1 : 0;
-  args.layout = layout_for(flight.lane_index);
+  args.layout = layout_;
   const bool reduce = messages.reduce && world_ > 1;
   args.reduce = reduce ? 1 : 0;
   args.own = messages.own;

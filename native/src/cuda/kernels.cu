@@ -2,6 +2,7 @@
 // The entry points of the fat binary, by name.
 #include "cuda/direct.cuh"
 #include "cuda/exchange.cuh"
+#include "cuda/pipeline.cuh"
 
 using namespace stepccl::cuda;
 
@@ -13,6 +14,7 @@ using namespace stepccl::cuda;
 #define STEPCCL_X(suffix, reducer)                                                                  \
   STEPCCL_ENTRY(stepccl_flagged_##suffix, kThreads, flagged_body<reducer>, ExchangeArgs)            \
   STEPCCL_ENTRY(stepccl_staged_##suffix, kThreads, staged_body<reducer>, ExchangeArgs)              \
+  STEPCCL_ENTRY(stepccl_pipeline_##suffix, kThreads, pipeline_body<reducer>, PipelineArgs)          \
   STEPCCL_ENTRY(stepccl_direct_##suffix, kThreads, direct_body<reducer>, DirectArgs)                \
   STEPCCL_ENTRY(stepccl_bulk_##suffix, kBulkThreads, bulk_body<reducer>, DirectArgs)
 STEPCCL_REDUCERS(STEPCCL_X)

@@ -26,7 +26,6 @@ constexpr std::uint32_t kChunkSlots = 4;           // pipeline: chunks in flight
 struct LaneLayout {
   std::uint32_t ranks;
   std::uint32_t piece_bytes;  // staged: one piece of one block
-  std::uint32_t chunk_bytes;  // pipeline: one chunk
 
   STEPCCL_BOTH static constexpr std::uint32_t piece_for(std::uint32_t ranks) noexcept {
     const std::uint32_t bytes = (64u << 10) / ranks / 4096 * 4096;
@@ -42,7 +41,9 @@ struct LaneLayout {
   STEPCCL_BOTH static constexpr std::size_t flagged_count(std::uint32_t block, std::uint32_t peer) noexcept { return 6144 + (block * kMaxRanks + peer) * 4u; }
   STEPCCL_BOTH static constexpr std::size_t staged_count(std::uint32_t block, std::uint32_t peer) noexcept { return 8192 + (block * kMaxRanks + peer) * 4u; }
   STEPCCL_BOTH static constexpr std::size_t barrier_count(std::uint32_t block) noexcept { return 10240 + block * 4u; }
-  // Flags of the pipeline: a chunk has come, a chunk's place is free again.
+  // Pipeline: blocks that are done with a chunk; chunks that are added; a chunk has come; a chunk's place is free again.
+  STEPCCL_BOTH static constexpr std::size_t chunk_count(std::uint32_t slot) noexcept { return 11264 + slot * 4u; }
+  STEPCCL_BOTH static constexpr std::size_t chunk_done() noexcept { return 11520; }
   STEPCCL_BOTH static constexpr std::size_t chunk_came(std::uint32_t slot, std::uint32_t from) noexcept { return 12288 + (slot * kMaxRanks + from) * 16u; }
   STEPCCL_BOTH static constexpr std::size_t chunk_free(std::uint32_t slot, std::uint32_t from) noexcept { return 14336 + (slot * kMaxRanks + from) * 16u; }
   STEPCCL_BOTH static constexpr std::size_t header_bytes() noexcept { return 16384; }
@@ -57,13 +58,9 @@ struct LaneLayout {
     return header_bytes() + static_cast<std::size_t>(ranks - 1) * 2 * kMaxBlocks * (2u * kFlaggedBytes) +
            ((static_cast<std::size_t>(inbox(from, to)) * kSlots + slot) * kMaxBlocks + block) * piece_bytes;
   }
-  STEPCCL_BOTH constexpr std::size_t chunk(std::uint32_t from, std::uint32_t to, std::uint32_t slot) const noexcept {
-    return kernel_bytes() + (static_cast<std::size_t>(inbox(from, to)) * kChunkSlots + slot) * chunk_bytes;
-  }
-  STEPCCL_BOTH constexpr std::size_t kernel_bytes() const noexcept {
+  STEPCCL_BOTH constexpr std::size_t bytes() const noexcept {
     return header_bytes() + static_cast<std::size_t>(ranks - 1) * kMaxBlocks * (4u * kFlaggedBytes + static_cast<std::size_t>(kSlots) * piece_bytes);
   }
-  STEPCCL_BOTH constexpr std::size_t bytes() const noexcept { return kernel_bytes() + static_cast<std::size_t>(ranks - 1) * kChunkSlots * chunk_bytes; }
 };
 
 // Pinned host memory that kernels look at while they wait, and report to.
@@ -121,6 +118,17 @@ struct DirectArgs {
   std::uint64_t bytes;
   const unsigned char* source[kMaxRanks];
   unsigned char* target[kMaxRanks];
+};
+
+// Sums of chunks that come into this rank's places.
+struct PipelineArgs {
+  Common common;
+  std::uint64_t bytes;  // of this rank's segment
+  std::uint64_t chunk;
+  std::uint64_t place_stride;               // from one place of a peer to its next
+  const unsigned char* own;                 // this rank's data of its segment
+  unsigned char* out;
+  const unsigned char* place[kMaxRanks];    // by peer, the first
 };
 
 struct GateArgs {

@@ -28,12 +28,14 @@ Status Engine::set_paging(std::uint64_t page_bytes, std::uint32_t prefetch_depth
     pool_->free(page_window_->base[rank_] - arena_->base(rank_));
     windows_.erase(page_window_->base[rank_]);
     page_window_.reset();
+    --own_buffers_;
     page_bytes_ = 0;
   }
   if (page_bytes == 0) return {};
   auto window = allocate_window(page_bytes * (prefetch_depth + 1));
   if (!window.ok()) return window.take_error();
   page_window_ = window.value();
+  ++own_buffers_;
   page_bytes_ = page_bytes;
   prefetch_depth_ = prefetch_depth;
   return {};

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Large reductions: copy engines carry the chunks, a few thread blocks add them, and all of it overlaps.
 //
-// Every rank owns a segment of the array. For chunk k of it the peers' copy engines push their data into places of the
-// owner's lane; a kernel of the owner adds them in the order of the ranks; for all_reduce the owner's copy engine pushes
-// the sum into everyone's recv. Three streams: sending, adding, spreading. kChunkSlots places per pair: a place's next
-// chunk waits for the owner's word that the last one is added. Both flags are put back to 0 by who waited for them,
-// and take turns, so graphs can be replayed.
+// Every rank owns a segment of the array. The peers' copy engines push their chunks of it into places of the owner; one
+// kernel of the owner adds chunk after chunk in the order of the ranks, and tells who may send the next one; for
+// all_reduce the owner's copy engine pushes each sum into everyone's recv. A second stream for each of the two copies hides the time
+// between one copy and the next. All flags end at 0, so graphs can be replayed.
 //
 // Nothing queued here waits for anything that the same rank queues later, in whichever stream; so the operation ends
 // even where all streams share one hardware queue.
@@ -33,9 +32,21 @@ bool Engine::pipeline_possible(const Operation& operation) const {
   }
 }
 
+Status Engine::make_places(Lane& lane) {
+  if (lane.places[rank_] != 0) return {};
+  const std::uint64_t place = place_bytes();
+  auto window = allocate_window(place * kChunkSlots * (world_ - 1));
+  if (!window.ok()) return window.take_error();
+  windows_.erase(window.value().base[rank_]);  // nobody's buffer
+  lane.places = window.value().base;
+  staging_bytes_ += place * kChunkSlots * (world_ - 1);
+  ++own_buffers_;
+  return {};
+}
+
 Status Engine::launch_pipeline(Flight& flight, const Operation& operation) {
-  const LaneLayout layout = layout_for(flight.lane_index);
-  const Lane& lane = *flight.lane;
+  Lane& lane = *flight.lane;
+  if (Status status = make_places(lane); !status.ok()) return status;
   const std::uint64_t bytes = operation.bytes();
   const auto send = reinterpret_cast<CUdeviceptr>(operation.send);
   const auto recv = reinterpret_cast<CUdeviceptr>(operation.recv);
@@ -48,79 +59,74 @@ Status Engine::launch_pipeline(Flight& flight, const Operation& operation) {
   // The same on every rank: a chunk fills its place, or an eighth of the segment where that is less.
   std::uint64_t largest = 0;
   for (std::uint32_t owner = 0; owner < world_; ++owner) largest = std::max(largest, segment(owner).bytes);
-  const std::uint64_t chunk = std::min<std::uint64_t>(layout.chunk_bytes, std::max<std::uint64_t>((largest / 8 + 65535) / 65536 * 65536, 1u << 20));
+  const std::uint64_t chunk = std::min<std::uint64_t>(place_bytes(), std::max<std::uint64_t>((largest / 8 + 65535) / 65536 * 65536, 1u << 20));
   const auto chunks_of = [&](std::uint32_t owner) { return (segment(owner).bytes + chunk - 1) / chunk; };
   const std::uint64_t rounds = (largest + chunk - 1) / chunk;
   const Share mine = segment(rank_);
   const std::uint64_t own_chunks = chunks_of(rank_);
+  const CUdeviceptr result = recv + (spreads ? mine.begin : 0);
+  const auto place_of = [&](std::uint32_t owner, std::uint32_t from, std::uint32_t slot) {
+    return lane.places[owner] + (std::uint64_t{LaneLayout::inbox(from, owner)} * kChunkSlots + slot) * place_bytes();
+  };
 
   if (Status status = synchronise(flight, flight.stream, Phase::kReady); !status.ok()) return status;
-  CUstream sending = side_streams_[1];
-  CUstream spreading = side_streams_[2];
   STEPCCL_CU(*driver_, kPhase, cuEventRecord, fork_, flight.stream);
-  STEPCCL_CU(*driver_, kPhase, cuStreamWaitEvent, sending, fork_, 0);
-  if (spreads) STEPCCL_CU(*driver_, kPhase, cuStreamWaitEvent, spreading, fork_, 0);
+  const std::array<CUstream, 2> sending{side_streams_[1], side_streams_[2]};
+  const std::array<CUstream, 2> spreading{side_streams_[3], side_streams_[4]};
+  const std::uint32_t sides = spreads ? 5 : 3;
+  for (std::uint32_t side = 1; side < sides; ++side) STEPCCL_CU(*driver_, kPhase, cuStreamWaitEvent, side_streams_[side], fork_, 0);
 
-  DirectArgs args{};
-  fill_common(args.common, flight, operation);
-  args.targets = 1;
-  const CUfunction kernel = kernels_.get(Kernels::kDirect, Kernels::arithmetic_for(operation.datatype, operation.redop));
-  const std::uint32_t blocks = std::min(flight.budget, config_.thresholds.pipeline_blocks);
-  std::vector<CUstreamBatchMemOpParams> sender_ops;
-  std::vector<CUstreamBatchMemOpParams> owner_ops;
+  if (own_chunks != 0) {
+    PipelineArgs args{};
+    fill_common(args.common, flight, operation);
+    args.bytes = mine.bytes;
+    args.chunk = chunk;
+    args.place_stride = place_bytes();
+    args.own = reinterpret_cast<const unsigned char*>(send + mine.begin);
+    args.out = reinterpret_cast<unsigned char*>(result);
+    for (std::uint32_t peer = 0; peer < world_; ++peer) {
+      if (peer != rank_) args.place[peer] = reinterpret_cast<const unsigned char*>(place_of(rank_, peer, 0));
+    }
+    const std::uint32_t blocks = std::min(flight.budget, spreads ? config_.thresholds.pipeline_blocks : config_.thresholds.pipeline_blocks * 2);
+    if (Status status = launch(flight, kernels_.get(Kernels::kPipeline, Kernels::arithmetic_for(operation.datatype, operation.redop)), blocks, kThreads, 0, &args); !status.ok()) return status;
+  }
+  std::array<std::vector<CUstreamBatchMemOpParams>, 2> sender_ops;
+  std::vector<CUstreamBatchMemOpParams> spreader_ops;
   for (std::uint64_t k = 0; k < rounds; ++k) {
     const auto slot = static_cast<std::uint32_t>(k % kChunkSlots);
+    auto& ops = sender_ops[k % 2];
     for (std::uint32_t step = 1; step < world_; ++step) {
       const std::uint32_t peer = (rank_ + step) % world_;
       if (k >= chunks_of(peer)) continue;
       const Share theirs = segment(peer);
-      if (k >= kChunkSlots) await(sender_ops, lane.local + LaneLayout::chunk_free(slot, peer));
-      if (Status status = submit(sending, sender_ops); !status.ok()) return status;
+      if (k >= kChunkSlots) await(ops, lane.local + LaneLayout::chunk_free(slot, peer));
+      if (Status status = submit(sending[k % 2], ops); !status.ok()) return status;
       const std::uint64_t length = std::min(chunk, theirs.bytes - k * chunk);
-      STEPCCL_CU(*driver_, kPhase, cuMemcpyAsync, lane.base[peer] + layout.chunk(rank_, peer, slot), send + theirs.begin + k * chunk, length, sending);
-      post(sender_ops, lane.base[peer] + LaneLayout::chunk_came(slot, rank_), 1);
+      STEPCCL_CU(*driver_, kPhase, cuMemcpyAsync, place_of(peer, rank_, slot), send + theirs.begin + k * chunk, length, sending[k % 2]);
+      post(ops, lane.base[peer] + LaneLayout::chunk_came(slot, rank_), static_cast<std::uint32_t>(k + 1));
       ++flight.ticket->copies;
       flight.ticket->link_bytes += length;
     }
-    if (Status status = submit(sending, sender_ops); !status.ok()) return status;
-    if (k >= own_chunks) continue;
-
-    for (std::uint32_t peer = 0; peer < world_; ++peer) {
-      args.source[peer] = reinterpret_cast<const unsigned char*>(peer == rank_ ? send + mine.begin + k * chunk : lane.local + layout.chunk(peer, rank_, slot));
-      if (peer != rank_) await(owner_ops, lane.local + LaneLayout::chunk_came(slot, peer));
-    }
-    if (Status status = submit(flight.stream, owner_ops); !status.ok()) return status;
+    // The word that the chunk has come goes at once: the peer's next "free" may depend on it.
+    if (Status status = submit(sending[k % 2], ops); !status.ok()) return status;
+    if (!spreads || k >= own_chunks) continue;
+    await_at_least(spreader_ops, lane.local + LaneLayout::chunk_done(), static_cast<std::uint32_t>(k + 1));
+    if (Status status = submit(spreading[k % 2], spreader_ops); !status.ok()) return status;
     const std::uint64_t length = std::min(chunk, mine.bytes - k * chunk);
-    const CUdeviceptr result = recv + (spreads ? mine.begin : 0) + k * chunk;
-    args.target[0] = reinterpret_cast<unsigned char*>(result);
-    args.bytes = length;
-    args.common.last = k + 1 == own_chunks ? 1 : 0;
-    const std::uint64_t unit = 16ull * kThreads * 4;
-    const auto grid = static_cast<std::uint32_t>(std::clamp<std::uint64_t>((length + unit - 1) / unit, 1, blocks));
-    if (Status status = launch(flight, kernel, grid, kThreads, 0, &args); !status.ok()) return status;
-    if (k + kChunkSlots < own_chunks) {
-      for (std::uint32_t step = 1; step < world_; ++step) {
-        const std::uint32_t peer = (rank_ + step) % world_;
-        post(owner_ops, lane.base[peer] + LaneLayout::chunk_free(slot, rank_), 1);
-      }
-    }
-    if (!spreads) continue;
-    STEPCCL_CU(*driver_, kPhase, cuEventRecord, side_events_[2], flight.stream);
-    STEPCCL_CU(*driver_, kPhase, cuStreamWaitEvent, spreading, side_events_[2], 0);
     const Window& window = *window_of(operation.recv, 1);
     for (std::uint32_t step = 1; step < world_; ++step) {
       const std::uint32_t peer = (rank_ + step) % world_;
-      STEPCCL_CU(*driver_, kPhase, cuMemcpyAsync, at_peer(window, rank_, result, peer), result, length, spreading);
+      STEPCCL_CU(*driver_, kPhase, cuMemcpyAsync, at_peer(window, rank_, result + k * chunk, peer), result + k * chunk, length, spreading[k % 2]);
       ++flight.ticket->copies;
       flight.ticket->link_bytes += length;
     }
   }
-  if (Status status = submit(flight.stream, owner_ops); !status.ok()) return status;
-  for (const std::uint32_t side : {1u, 2u}) {
-    if (side == 2 && !spreads) continue;
+  for (std::uint32_t side = 1; side < sides; ++side) {
     STEPCCL_CU(*driver_, kPhase, cuEventRecord, side_events_[side], side_streams_[side]);
     STEPCCL_CU(*driver_, kPhase, cuStreamWaitEvent, flight.stream, side_events_[side], 0);
   }
+  post(spreader_ops, lane.local + LaneLayout::chunk_done(), 0);
+  if (Status status = submit(flight.stream, spreader_ops); !status.ok()) return status;
   return synchronise(flight, flight.stream, Phase::kComplete);
 }
 

@@ -292,7 +292,7 @@ Status Engine::pool_query(stepccl_cuda_pool_info_t& info) {
   info.used_bytes = pool_->used_bytes();
   info.staging_bytes = staging_bytes_;
   info.largest_free_bytes = pool_->largest_free_bytes();
-  info.buffers = pool_->buffers() - 1;
+  info.buffers = pool_->buffers() - own_buffers_;
   info.defrag_epochs = defrag_epochs_;
   info.defrag_moved_bytes = defrag_moved_bytes_;
   info.defrag_released_bytes = defrag_released_bytes_;
