@@ -168,7 +168,7 @@ TEST_CASE("the parts of a lane don't overlap") {
     CHECK(LaneLayout::flagged_count(kMaxBlocks, 0) <= LaneLayout::staged_count(0, 0));
     CHECK(LaneLayout::staged_count(kMaxBlocks, 0) <= LaneLayout::barrier_count(0));
     CHECK(LaneLayout::barrier_count(kMaxBlocks) <= LaneLayout::chunk_count(0));
-    CHECK(LaneLayout::chunk_count(kChunkSlots) <= LaneLayout::chunk_done());
+    CHECK(LaneLayout::chunk_count(kChunkCounters) <= LaneLayout::chunk_done());
     CHECK(LaneLayout::chunk_done() + 4 <= LaneLayout::chunk_came(0, 0));
     CHECK(LaneLayout::chunk_came(kChunkSlots, 0) <= LaneLayout::chunk_free(0, 0));
     CHECK(LaneLayout::chunk_free(kChunkSlots, 0) <= LaneLayout::header_bytes());

@@ -13,7 +13,8 @@
  * Capture. A call on a capturing stream becomes nodes of the graph; every rank captures the same calls. A graph has its
  * own flags and staging (a lane), so graphs and eager calls may run at once. When graph_lanes are used up, new graphs share the last lane, and
  * graphs that share one must not run at once (stepccl_cuda_info_t.shared_lanes counts them). A lane comes free when
- * its graph and all executables made from it are destroyed.
+ * its graph and all executables made from it are destroyed. Where CUDA_DEVICE_MAX_CONNECTIONS is 1, a stream that waits
+ * holds up all others of the process: every rank must then launch its graphs and eager calls in the same order.
  *
  * Buffers. Any device pointer of the engine's GPU will do, and pinned host memory where paging is on. Without
  * staging go only buffers that the other GPUs can see: those of stepccl_cuda_mem_alloc or stepccl_cuda_register. On
@@ -59,7 +60,7 @@ typedef struct stepccl_cuda_config {
 	uint32_t size;            /* sizeof(stepccl_cuda_config_t) */
 	int32_t device;           /* CUDA ordinal; -1 = the calling thread's current context, else ordinal 0 */
 	uint32_t timeout_ms;      /* how long an operation that has begun may wait for a peer; 0 = STEPCCL_TIMEOUT_MS, else 30000 */
-	uint32_t sm_budget;       /* most thread blocks of one operation; 0 = STEPCCL_SM_BUDGET, else by size, at most 32 */
+	uint32_t sm_budget;       /* most thread blocks of one operation, at most 32; 0 = STEPCCL_SM_BUDGET, else by size */
 	uint32_t graph_lanes;     /* graphs that may run at once with each other; 0 = 4; at most 64 */
 	uint32_t dma_concurrency; /* copies to different peers at once; 0 = STEPCCL_DMA_CONCURRENCY, else half the ranks */
 	uint32_t pipeline_depth;  /* pages and pieces in flight; 0 = 4 */
@@ -196,8 +197,9 @@ STEPCCL_API stepccl_result_t stepccl_cuda_defrag_now(stepccl_cuda_t engine, uint
 
 /*
  * Operations on pinned host memory, and those on plain pointers that are larger than page_bytes, go page by page
- * through prefetch_depth + 1 buffers of the pool. page_bytes 0 = off. Every rank calls it with the same values.
- * Errors: INVALID_ARGUMENT (page_bytes is no multiple of 2 MiB, depth not 1..16), GPU_OUT_OF_MEMORY.
+ * through prefetch_depth + 1 buffers of the pool. page_bytes 0 = off: then host memory is refused, and large operations
+ * on plain pointers use three buffers of 16 MiB. Every rank calls it with the same values.
+ * Errors: INVALID_ARGUMENT (page_bytes is no multiple of 2 MiB, depth not 1..15), GPU_OUT_OF_MEMORY.
  */
 STEPCCL_API stepccl_result_t stepccl_cuda_paging(stepccl_cuda_t engine, uint64_t page_bytes, uint32_t prefetch_depth) STEPCCL_NOEXCEPT;
 
@@ -207,7 +209,7 @@ STEPCCL_API stepccl_result_t stepccl_cuda_paging(stepccl_cuda_t engine, uint64_t
 
 /* 1..64. Every rank sets the same. */
 STEPCCL_API stepccl_result_t stepccl_cuda_set_pipeline_depth(stepccl_cuda_t engine, uint32_t depth) STEPCCL_NOEXCEPT;
-/* Most thread blocks of one operation, 1..64; 0 = by size. Every rank sets the same, between the same calls. */
+/* Most thread blocks of one operation, 1..32; 0 = by size. Every rank sets the same, between the same calls. */
 STEPCCL_API stepccl_result_t stepccl_cuda_set_sm_budget(stepccl_cuda_t engine, uint32_t blocks) STEPCCL_NOEXCEPT;
 
 /* ------------------------------------------------------------------------ */
@@ -284,8 +286,8 @@ STEPCCL_API stepccl_result_t stepccl_cuda_barrier(stepccl_cuda_t engine, stepccl
 
 /*
  * Calls between the two are held back and queued by group_end; sends and receives of a group run as one exchange, so their order
- * between ranks is free. Arguments are checked at the call, what group_end meets it returns. Groups nest. Per engine
- * and thread. Errors of group_end: INVALID_USAGE (no group), and those of the calls.
+ * between ranks is free. Arguments are checked at the call, what group_end meets it returns. Groups nest. One group per
+ * engine at a time. Errors of group_end: INVALID_USAGE (no group), and those of the calls.
  */
 STEPCCL_API stepccl_result_t stepccl_cuda_group_start(stepccl_cuda_t engine) STEPCCL_NOEXCEPT;
 STEPCCL_API stepccl_result_t stepccl_cuda_group_end(stepccl_cuda_t engine) STEPCCL_NOEXCEPT;

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstring>
+#include <numeric>
 
 #include "core/clock.hpp"
 #include "cuda/engine.hpp"
@@ -25,7 +26,7 @@ struct GpuCard {
   char bus[32] = {};
   std::uint32_t graph_lanes = 0;
   std::uint32_t sm_budget = 0;
-  std::uint64_t thresholds[10] = {};
+  std::uint64_t thresholds[11] = {};
 };
 
 std::string uuid_text(const CUuuid& uuid) {
@@ -180,7 +181,7 @@ Status Engine::check_peers() {
   card.graph_lanes = config_.graph_lanes;
   card.sm_budget = config_.sm_budget;
   const Thresholds& t = config_.thresholds;
-  const std::uint64_t thresholds[10] = {t.flagged_bytes, t.one_shot_bytes, t.staged_reduce_bytes, t.staged_copy_bytes, t.flagged_block_bytes, t.staged_block_bytes, t.bulk_blocks, t.direct_blocks, t.pipeline_bytes, t.pipeline_blocks};
+  const std::uint64_t thresholds[11] = {t.flagged_bytes, t.one_shot_bytes, t.staged_reduce_bytes, t.staged_copy_bytes, t.flagged_block_bytes, t.staged_block_bytes, t.bulk_blocks, t.direct_blocks, t.pipeline_bytes, t.pipeline_blocks, t.paged_bytes};
   std::copy(std::begin(thresholds), std::end(thresholds), card.thresholds);
   auto cards = agree("gpu", std::as_bytes(std::span(&card, 1)));
   if (!cards.ok()) return cards.take_error();
@@ -235,8 +236,8 @@ Status Engine::make_streams() {
   STEPCCL_CU(*driver_, kPhase, cuStreamCreateWithPriority, &watch_stream_, CU_STREAM_NON_BLOCKING, greatest);
   STEPCCL_CU(*driver_, kPhase, cuEventCreate, &null_event_, CU_EVENT_DISABLE_TIMING);
   STEPCCL_CU(*driver_, kPhase, cuEventCreate, &fork_, CU_EVENT_DISABLE_TIMING);
-  // One for local copies, the others for peers beyond the first at a time; five for the stages of the pipeline.
-  const std::uint32_t sides = std::max(5u, config_.dma_concurrency);
+  // One for local copies, the others for peers beyond the first at a time; two for each place of the pipeline.
+  const std::uint32_t sides = std::max(1 + 2 * kChunkSlots, config_.dma_concurrency);
   side_streams_.assign(sides, nullptr);
   side_events_.assign(sides, nullptr);
   for (std::uint32_t i = 0; i < sides; ++i) {
@@ -279,7 +280,7 @@ Status Engine::make_lanes() {
   layout_ = {world_, LaneLayout::piece_for(world_)};
   const std::uint64_t lane_bytes = (layout_.bytes() + 511) / 512 * 512;
   const std::uint32_t lanes = 1 + config_.graph_lanes;
-  const std::uint64_t own_bytes = 4096 + kTickets * sizeof(ReceiptSlot);
+  const std::uint64_t own_bytes = 4096 + kTickets * sizeof(ReceiptSlot) + kNumbers * 4;
   const std::uint64_t lanes_bytes = lane_bytes * lanes;
   auto window = allocate_window(lanes_bytes + own_bytes);
   if (!window.ok()) return window.take_error();
@@ -293,7 +294,11 @@ Status Engine::make_lanes() {
   }
   words_ = window.value().base[rank_] + lanes_bytes;
   receipts_ = words_ + 4096;
+  numbers_ = receipts_ + kTickets * sizeof(ReceiptSlot);
+  std::vector<std::uint32_t> numbers(kNumbers);
+  std::iota(numbers.begin(), numbers.end(), 1u);
   STEPCCL_CU(*driver_, kPhase, cuMemsetD8Async, window.value().base[rank_], 0, lanes_bytes + own_bytes, watch_stream_);
+  STEPCCL_CU(*driver_, kPhase, cuMemcpyHtoDAsync_v2, numbers_, numbers.data(), kNumbers * 4, watch_stream_);
   STEPCCL_CU(*driver_, kPhase, cuStreamSynchronize, watch_stream_);
   owners_ = std::make_shared<LaneOwners>(lanes);
   return {};

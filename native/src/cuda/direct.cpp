@@ -59,7 +59,8 @@ Status Engine::launch_direct(Flight& flight, const Operation& operation, bool bu
   args.tile_bytes = tile;
   args.stages = std::min<std::uint32_t>(16, shared_limit_ / (tile * world_));
   const std::uint64_t unit = bulk ? tile : 16ull * kThreads * 4;
-  const std::uint32_t preferred = bulk ? config_.thresholds.bulk_blocks : config_.thresholds.direct_blocks;
+  // Reading alone gains from more blocks than reading and writing.
+  const std::uint32_t preferred = operation.kind == STEPCCL_ALL_REDUCE && !bulk ? std::max(1u, config_.thresholds.direct_blocks * 2 / 3) : bulk ? config_.thresholds.bulk_blocks : config_.thresholds.direct_blocks;
   const auto blocks = static_cast<std::uint32_t>(std::clamp<std::uint64_t>((largest + unit - 1) / unit, 1, std::min(flight.budget, preferred)));
   const CUfunction kernel = kernels_.get(bulk ? Kernels::kBulk : Kernels::kDirect, Kernels::arithmetic_for(operation.datatype, operation.redop));
   const std::uint32_t threads = bulk ? kBulkThreads : kThreads;

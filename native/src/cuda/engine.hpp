@@ -111,6 +111,8 @@ class Engine {
     Lane* lane = nullptr;
     std::uint32_t lane_index = 0;
     bool capturing = false;
+    cuuint64_t capture = 0;
+    CUgraph graph = nullptr;
     std::uint32_t budget = 0;
     Ticket* ticket = nullptr;
   };
@@ -141,6 +143,7 @@ class Engine {
   // run.cpp
   [[nodiscard]] Status check_pointers(const Operation& operation, bool& host_memory) const;
   [[nodiscard]] Status execute(Operation& operation, CUstream stream, stepccl_cuda_call_t* call);
+  [[nodiscard]] Status find_capture(Flight& flight, CUstream stream) const;
   [[nodiscard]] Status enter(Flight& flight, CUstream stream, Operation& operation);
   [[nodiscard]] Status leave(Flight& flight);
   [[nodiscard]] Status lane_for(cuuint64_t capture, CUgraph graph, Flight& flight);
@@ -180,6 +183,7 @@ class Engine {
   };
   [[nodiscard]] Status run_copies(Flight& flight, const std::vector<Copy>& copies);
   // paging.cpp
+  [[nodiscard]] Status make_pages(std::uint64_t page_bytes, std::uint32_t prefetch_depth);
   [[nodiscard]] Status run_paged(Flight& flight, const Operation& operation, bool host_memory);
   // watch.cpp
   void watch();
@@ -230,6 +234,8 @@ class Engine {
   CUevent fork_ = nullptr;
   CUstream watch_stream_ = nullptr;
   CUdeviceptr words_ = 0;              // device memory: gate (0), active (64), by lane whether a copy-engine operation runs (128)
+  static constexpr std::uint32_t kNumbers = 16384;
+  CUdeviceptr numbers_ = 0;            // device memory: 1, 2, 3, ..., kNumbers
   CUdeviceptr receipts_ = 0;           // device memory: ReceiptSlot[kTickets]
   DeviceStatus* status_ = nullptr;     // pinned host memory
   std::uint32_t* phase_words_ = nullptr;  // pinned: copies of the lanes' words, for the watcher
@@ -244,7 +250,8 @@ class Engine {
   std::atomic<std::uint32_t> last_blocks_{0};
 
   // Paging
-  std::uint64_t page_bytes_ = 0;
+  std::uint64_t page_bytes_ = 0;  // as asked for; 0 = off
+  std::uint64_t page_size_ = 0;   // of page_window_
   std::uint32_t prefetch_depth_ = 0;
   std::optional<Window> page_window_;
   std::array<CUevent, 32> page_events_{};

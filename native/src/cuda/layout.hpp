@@ -20,6 +20,7 @@ constexpr std::uint32_t kBulkThreads = 256;
 constexpr std::uint32_t kFlaggedBytes = 8u << 10;  // data of one message that one block carries with flags
 constexpr std::uint32_t kSlots = 4;                // staged pieces in flight per block and pair
 constexpr std::uint32_t kChunkSlots = 4;           // pipeline: chunks in flight per pair
+constexpr std::uint32_t kChunkCounters = 32;       // pipeline: chunks that blocks may be working on at once
 
 // A lane: what one stream of operations needs in the memory of each GPU. Peers write the flags and buffers, only its
 // own GPU the counters.
@@ -120,12 +121,14 @@ struct DirectArgs {
   unsigned char* target[kMaxRanks];
 };
 
-// Sums of chunks that come into this rank's places.
+// Sums of chunks, out of this rank's places or where they lie.
 struct PipelineArgs {
   Common common;
   std::uint64_t bytes;  // of this rank's segment
   std::uint64_t chunk;
   std::uint64_t place_stride;               // from one place of a peer to its next
+  std::uint32_t resident;                   // 1: place is the peer's segment itself, seen over the link
+  std::uint32_t reserved;
   const unsigned char* own;                 // this rank's data of its segment
   unsigned char* out;
   const unsigned char* place[kMaxRanks];    // by peer, the first

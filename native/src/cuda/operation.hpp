@@ -72,13 +72,14 @@ struct Thresholds {
   std::uint64_t flagged_bytes = 256u << 10;
   std::uint64_t one_shot_bytes = 256u << 10;  // with more than two ranks
   std::uint64_t staged_reduce_bytes = 768u << 10;  // above: direct, where the buffers are windows
-  std::uint64_t pipeline_bytes = 48u << 20;      // above: copy engines and a few blocks
+  std::uint64_t pipeline_bytes = 64u << 20;      // above: copy engines and a few blocks
   std::uint64_t staged_copy_bytes = 2u << 20;    // above: copy engines, where the buffers are windows
+  std::uint64_t paged_bytes = 8u << 20;          // above: page by page, where the buffers are no windows
   std::uint32_t flagged_block_bytes = 4u << 10;  // one more block for each
   std::uint32_t staged_block_bytes = 16u << 10;
   std::uint32_t bulk_blocks = 16;
   std::uint32_t direct_blocks = 24;
-  std::uint32_t pipeline_blocks = 8;
+  std::uint32_t pipeline_blocks = 12;
 
   // JSON object with any of the members above. INVALID_CONFIGURATION names what is wrong.
   [[nodiscard]] static Expected<Thresholds> parse(const std::string& json);

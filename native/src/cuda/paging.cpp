@@ -14,6 +14,8 @@ namespace stepccl::cuda {
 namespace {
 
 constexpr stepccl_phase_t kPhase = STEPCCL_PHASE_TRANSFER;
+constexpr std::uint64_t kOwnPageBytes = 16u << 20;
+constexpr std::uint32_t kOwnPrefetchDepth = 2;
 
 }  // namespace
 
@@ -29,19 +31,25 @@ Status Engine::set_paging(std::uint64_t page_bytes, std::uint32_t prefetch_depth
     windows_.erase(page_window_->base[rank_]);
     page_window_.reset();
     --own_buffers_;
-    page_bytes_ = 0;
   }
+  page_bytes_ = 0;
   if (page_bytes == 0) return {};
+  if (Status status = make_pages(page_bytes, prefetch_depth); !status.ok()) return status;
+  page_bytes_ = page_bytes;
+  return {};
+}
+
+Status Engine::make_pages(std::uint64_t page_bytes, std::uint32_t prefetch_depth) {
   auto window = allocate_window(page_bytes * (prefetch_depth + 1));
   if (!window.ok()) return window.take_error();
   page_window_ = window.value();
   ++own_buffers_;
-  page_bytes_ = page_bytes;
+  page_size_ = page_bytes;
   prefetch_depth_ = prefetch_depth;
   return {};
 }
 
-Status Engine::run_paged(Flight& flight, const Operation& operation, bool) {
+Status Engine::run_paged(Flight& flight, const Operation& operation, bool host_memory) {
   if (flight.capturing) return make_error(STEPCCL_ERROR_UNSUPPORTED, STEPCCL_PHASE_ARGUMENTS, "paged operations can't be captured");
   const std::uint64_t element = operation.element();
   // What a page holds: `count` elements of every block that the operation has at send and at recv.
@@ -50,10 +58,16 @@ Status Engine::run_paged(Flight& flight, const Operation& operation, bool) {
   const bool wide = operation.kind == STEPCCL_ALL_GATHER || operation.kind == STEPCCL_ALL_TO_ALL || operation.kind == STEPCCL_REDUCE_SCATTER || operation.kind == STEPCCL_SCATTER ||
                     operation.kind == STEPCCL_GATHER;
   if (operation.pairwise() || operation.kind == STEPCCL_BARRIER) return make_error(STEPCCL_ERROR_UNSUPPORTED, STEPCCL_PHASE_ARGUMENTS, "this operation does not go page by page");
+  if (!page_window_) {
+    // Plain device memory, and paging was not asked for: buffers that keep the link busy.
+    if (Status status = make_pages(kOwnPageBytes, kOwnPrefetchDepth); !status.ok()) return status;
+  }
   // Half a page for what is sent, half for what is received, except in place.
   const bool in_place = operation.kind == STEPCCL_ALL_REDUCE || operation.kind == STEPCCL_BROADCAST;
-  const std::uint64_t room = in_place ? page_bytes_ : page_bytes_ / 2;
+  const std::uint64_t room = in_place ? page_size_ : page_size_ / 2;
   const std::uint64_t block_bytes = std::max<std::uint64_t>((wide ? room / world_ : room) / 512 * 512, 512);
+  // Copy engines push from any device memory: only where they push to must be seen by the peers.
+  const bool sends_from_place = !host_memory && (operation.kind == STEPCCL_ALL_GATHER || operation.kind == STEPCCL_BROADCAST);
   const std::uint64_t total = operation.bytes();
   const std::uint64_t pages = (total + block_bytes - 1) / block_bytes;
   const std::uint32_t buffers = prefetch_depth_ + 1;
@@ -70,18 +84,18 @@ Status Engine::run_paged(Flight& flight, const Operation& operation, bool) {
     const std::uint64_t begin = page * block_bytes;
     const std::uint64_t bytes = std::min(block_bytes, total - begin);
     const std::uint32_t buffer = static_cast<std::uint32_t>(page % buffers);
-    const CUdeviceptr send_at = pool_base + buffer * page_bytes_;
-    const CUdeviceptr recv_at = in_place ? send_at : send_at + page_bytes_ / 2;
+    const CUdeviceptr send_at = pool_base + buffer * page_size_;
+    const CUdeviceptr recv_at = in_place ? send_at : send_at + page_size_ / 2;
     const CUevent arrived = page_events_[buffer];
     const CUevent emptied = page_events_[16 + buffer];
     if (page >= buffers) STEPCCL_CU(*driver_, kPhase, cuStreamWaitEvent, in, emptied, 0);
-    for (std::uint64_t block = 0; block < send_blocks; ++block) {
+    for (std::uint64_t block = 0; block < send_blocks && !sends_from_place; ++block) {
       STEPCCL_CU(*driver_, kPhase, cuMemcpyAsync, send_at + block * bytes, reinterpret_cast<CUdeviceptr>(operation.send) + block * total + begin, bytes, in);
     }
     STEPCCL_CU(*driver_, kPhase, cuEventRecord, arrived, in);
     STEPCCL_CU(*driver_, kPhase, cuStreamWaitEvent, flight.stream, arrived, 0);
     Operation part = operation;
-    part.send = reinterpret_cast<const unsigned char*>(send_at);
+    part.send = sends_from_place ? operation.send + begin : reinterpret_cast<const unsigned char*>(send_at);
     part.recv = reinterpret_cast<unsigned char*>(recv_at);
     part.count = bytes / element;
     Status status;

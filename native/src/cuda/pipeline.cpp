@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Large reductions: copy engines carry the chunks, a few thread blocks add them, and all of it overlaps.
 //
-// Every rank owns a segment of the array. The peers' copy engines push their chunks of it into places of the owner; one
-// kernel of the owner adds chunk after chunk in the order of the ranks, and tells who may send the next one; for
-// all_reduce the owner's copy engine pushes each sum into everyone's recv. A second stream for each of the two copies hides the time
-// between one copy and the next. All flags end at 0, so graphs can be replayed.
+// Every rank owns a segment of the array. Where send is a window, one kernel of the owner reads the peers' data of it
+// over the link, chunk after chunk, and adds in the order of the ranks. Where it isn't, the peers' copy engines push their chunks of it into places of the owner; the
+// kernel adds what has come and tells who may send the next one. For
+// all_reduce the owner's copy engine pushes each sum into everyone's recv. All flags end at 0, so graphs can be replayed.
 //
 // Nothing queued here waits for anything that the same rank queues later, in whichever stream; so the operation ends
 // even where all streams share one hardware queue.
 #include <algorithm>
+#include <span>
 
 #include "cuda/engine.hpp"
 
@@ -46,8 +47,11 @@ Status Engine::make_places(Lane& lane) {
 
 Status Engine::launch_pipeline(Flight& flight, const Operation& operation) {
   Lane& lane = *flight.lane;
-  if (Status status = make_places(lane); !status.ok()) return status;
   const std::uint64_t bytes = operation.bytes();
+  const Window* readable = operation.kind == STEPCCL_ALL_REDUCE ? window_of(operation.send, bytes) : nullptr;
+  if (readable == nullptr) {
+    if (Status status = make_places(lane); !status.ok()) return status;
+  }
   const auto send = reinterpret_cast<CUdeviceptr>(operation.send);
   const auto recv = reinterpret_cast<CUdeviceptr>(operation.recv);
   const bool spreads = operation.kind == STEPCCL_ALL_REDUCE;
@@ -62,6 +66,7 @@ Status Engine::launch_pipeline(Flight& flight, const Operation& operation) {
   const std::uint64_t chunk = std::min<std::uint64_t>(place_bytes(), std::max<std::uint64_t>((largest / 8 + 65535) / 65536 * 65536, 1u << 20));
   const auto chunks_of = [&](std::uint32_t owner) { return (segment(owner).bytes + chunk - 1) / chunk; };
   const std::uint64_t rounds = (largest + chunk - 1) / chunk;
+  if (rounds > kNumbers) return make_error(STEPCCL_ERROR_UNSUPPORTED, STEPCCL_PHASE_ARGUMENTS, "the array is larger than " + std::to_string(kNumbers) + " chunks");
   const Share mine = segment(rank_);
   const std::uint64_t own_chunks = chunks_of(rank_);
   const CUdeviceptr result = recv + (spreads ? mine.begin : 0);
@@ -71,10 +76,12 @@ Status Engine::launch_pipeline(Flight& flight, const Operation& operation) {
 
   if (Status status = synchronise(flight, flight.stream, Phase::kReady); !status.ok()) return status;
   STEPCCL_CU(*driver_, kPhase, cuEventRecord, fork_, flight.stream);
-  const std::array<CUstream, 2> sending{side_streams_[1], side_streams_[2]};
-  const std::array<CUstream, 2> spreading{side_streams_[3], side_streams_[4]};
-  const std::uint32_t sides = spreads ? 5 : 3;
-  for (std::uint32_t side = 1; side < sides; ++side) STEPCCL_CU(*driver_, kPhase, cuStreamWaitEvent, side_streams_[side], fork_, 0);
+  // A stream for each place and role: what passes between two copies of one is hidden by the copies of the others.
+  const std::span<const CUstream> sending(side_streams_.data() + 1, kChunkSlots);
+  const std::span<const CUstream> spreading(side_streams_.data() + 1 + kChunkSlots, kChunkSlots);
+  const std::uint32_t first_side = readable != nullptr ? 1 + kChunkSlots : 1;
+  const std::uint32_t sides = 1 + (spreads ? 2 * kChunkSlots : kChunkSlots);
+  for (std::uint32_t side = first_side; side < sides; ++side) STEPCCL_CU(*driver_, kPhase, cuStreamWaitEvent, side_streams_[side], fork_, 0);
 
   if (own_chunks != 0) {
     PipelineArgs args{};
@@ -82,51 +89,51 @@ Status Engine::launch_pipeline(Flight& flight, const Operation& operation) {
     args.bytes = mine.bytes;
     args.chunk = chunk;
     args.place_stride = place_bytes();
+    args.resident = readable != nullptr ? 1 : 0;
     args.own = reinterpret_cast<const unsigned char*>(send + mine.begin);
     args.out = reinterpret_cast<unsigned char*>(result);
     for (std::uint32_t peer = 0; peer < world_; ++peer) {
-      if (peer != rank_) args.place[peer] = reinterpret_cast<const unsigned char*>(place_of(rank_, peer, 0));
+      if (peer == rank_) continue;
+      args.place[peer] = reinterpret_cast<const unsigned char*>(readable != nullptr ? at_peer(*readable, rank_, send + mine.begin, peer) : place_of(rank_, peer, 0));
     }
     const std::uint32_t blocks = std::min(flight.budget, spreads ? config_.thresholds.pipeline_blocks : config_.thresholds.pipeline_blocks * 2);
     if (Status status = launch(flight, kernels_.get(Kernels::kPipeline, Kernels::arithmetic_for(operation.datatype, operation.redop)), blocks, kThreads, 0, &args); !status.ok()) return status;
   }
-  std::array<std::vector<CUstreamBatchMemOpParams>, 2> sender_ops;
-  std::vector<CUstreamBatchMemOpParams> spreader_ops;
+  std::vector<CUstreamBatchMemOpParams> ops;
+  if (readable != nullptr) flight.ticket->link_bytes += bytes - mine.bytes;
   for (std::uint64_t k = 0; k < rounds; ++k) {
     const auto slot = static_cast<std::uint32_t>(k % kChunkSlots);
-    auto& ops = sender_ops[k % 2];
     for (std::uint32_t step = 1; step < world_; ++step) {
       const std::uint32_t peer = (rank_ + step) % world_;
-      if (k >= chunks_of(peer)) continue;
+      if (readable != nullptr || k >= chunks_of(peer)) continue;
       const Share theirs = segment(peer);
       if (k >= kChunkSlots) await(ops, lane.local + LaneLayout::chunk_free(slot, peer));
-      if (Status status = submit(sending[k % 2], ops); !status.ok()) return status;
+      if (Status status = submit(sending[slot], ops); !status.ok()) return status;
       const std::uint64_t length = std::min(chunk, theirs.bytes - k * chunk);
-      STEPCCL_CU(*driver_, kPhase, cuMemcpyAsync, place_of(peer, rank_, slot), send + theirs.begin + k * chunk, length, sending[k % 2]);
-      post(ops, lane.base[peer] + LaneLayout::chunk_came(slot, rank_), static_cast<std::uint32_t>(k + 1));
+      STEPCCL_CU(*driver_, kPhase, cuMemcpyAsync, place_of(peer, rank_, slot), send + theirs.begin + k * chunk, length, sending[slot]);
+      // Told by the same engine right behind the data: a memory operation would change channels.
+      STEPCCL_CU(*driver_, kPhase, cuMemcpyAsync, lane.base[peer] + LaneLayout::chunk_came(slot, rank_), numbers_ + k * 4, 4, sending[slot]);
       ++flight.ticket->copies;
       flight.ticket->link_bytes += length;
     }
-    // The word that the chunk has come goes at once: the peer's next "free" may depend on it.
-    if (Status status = submit(sending[k % 2], ops); !status.ok()) return status;
     if (!spreads || k >= own_chunks) continue;
-    await_at_least(spreader_ops, lane.local + LaneLayout::chunk_done(), static_cast<std::uint32_t>(k + 1));
-    if (Status status = submit(spreading[k % 2], spreader_ops); !status.ok()) return status;
+    await_at_least(ops, lane.local + LaneLayout::chunk_done(), static_cast<std::uint32_t>(k + 1));
+    if (Status status = submit(spreading[slot], ops); !status.ok()) return status;
     const std::uint64_t length = std::min(chunk, mine.bytes - k * chunk);
     const Window& window = *window_of(operation.recv, 1);
     for (std::uint32_t step = 1; step < world_; ++step) {
       const std::uint32_t peer = (rank_ + step) % world_;
-      STEPCCL_CU(*driver_, kPhase, cuMemcpyAsync, at_peer(window, rank_, result + k * chunk, peer), result + k * chunk, length, spreading[k % 2]);
+      STEPCCL_CU(*driver_, kPhase, cuMemcpyAsync, at_peer(window, rank_, result + k * chunk, peer), result + k * chunk, length, spreading[slot]);
       ++flight.ticket->copies;
       flight.ticket->link_bytes += length;
     }
   }
-  for (std::uint32_t side = 1; side < sides; ++side) {
+  for (std::uint32_t side = first_side; side < sides; ++side) {
     STEPCCL_CU(*driver_, kPhase, cuEventRecord, side_events_[side], side_streams_[side]);
     STEPCCL_CU(*driver_, kPhase, cuStreamWaitEvent, flight.stream, side_events_[side], 0);
   }
-  post(spreader_ops, lane.local + LaneLayout::chunk_done(), 0);
-  if (Status status = submit(flight.stream, spreader_ops); !status.ok()) return status;
+  post(ops, lane.local + LaneLayout::chunk_done(), 0);
+  if (Status status = submit(flight.stream, ops); !status.ok()) return status;
   return synchronise(flight, flight.stream, Phase::kComplete);
 }
 

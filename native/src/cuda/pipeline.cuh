@@ -14,13 +14,16 @@ __device__ __forceinline__ void pipeline_body(const PipelineArgs& args) {
   const u32 chunks = static_cast<u32>((args.bytes + args.chunk - 1) / args.chunk);
   for (u32 k = 0; k < chunks; ++k) {
     const u32 slot = k % kChunkSlots;
-    if (threadIdx.x < common.ranks && threadIdx.x != common.me) {
+    if (args.resident != 0) {
+      // Nothing to wait for but the slowest block: the counters below serve only so many chunks at once.
+      if (threadIdx.x == 0 && k >= kChunkCounters / 2) wait_flag(common, word(common.own_lane, LaneLayout::chunk_done()), k - kChunkCounters / 2 + 1, common.me);
+    } else if (threadIdx.x < common.ranks && threadIdx.x != common.me) {
       wait_flag(common, word(common.own_lane, LaneLayout::chunk_came(slot, threadIdx.x)), k + 1, threadIdx.x);
     }
     __syncthreads();
     const u64 begin = k * args.chunk;
     const u64 bytes = min(args.chunk, args.bytes - begin);
-    const auto source = [&](u32 rank) { return rank == common.me ? args.own + begin : args.place[rank] + slot * args.place_stride; };
+    const auto source = [&](u32 rank) { return rank == common.me ? args.own + begin : args.place[rank] + (args.resident != 0 ? begin : slot * args.place_stride); };
     const u64 stride = 16ull * kThreads * kUnroll;
     const u64 whole = bytes / stride * stride;
     for (u64 at = blockIdx.x * stride + threadIdx.x * 16ull; at < whole; at += stride * gridDim.x) {
@@ -47,15 +50,15 @@ __device__ __forceinline__ void pipeline_body(const PipelineArgs& args) {
     __syncthreads();
     if (threadIdx.x != 0) continue;
     __threadfence();
-    // Who comes last speaks for all blocks. A block can't be kChunkSlots chunks ahead, so the counters don't mix.
-    if (atomicInc(word(common.own_lane, LaneLayout::chunk_count(slot)), gridDim.x - 1) != gridDim.x - 1) continue;
+    // Who comes last speaks for all blocks.
+    if (atomicInc(word(common.own_lane, LaneLayout::chunk_count(k % kChunkCounters)), gridDim.x - 1) != gridDim.x - 1) continue;
     fence_system();
-    if (k + kChunkSlots < chunks) {
+    if (args.resident == 0 && k + kChunkSlots < chunks) {
       for (u32 peer = 0; peer < common.ranks; ++peer) {
         if (peer != common.me) store_release(word(common.peer_lane[peer], LaneLayout::chunk_free(slot, common.me)), 1);
       }
     }
-    if (k + 1 == chunks) {
+    if (args.resident == 0 && k + 1 == chunks) {
       // Nobody waits for a chunk any more, and none comes before the next operation: the flags begin at 0 again.
       for (u32 i = 0; i < kChunkSlots * kMaxRanks; ++i) *word(common.own_lane, LaneLayout::chunk_came(i / kMaxRanks, i % kMaxRanks)) = 0;
       fence_system();

@@ -151,17 +151,19 @@ Expected<stepccl_cuda_path_t> Engine::choose_path(const Operation& operation, st
       if (copies_possible(operation)) return STEPCCL_CUDA_PATH_COPY_ENGINE;
       return make_error(STEPCCL_ERROR_UNSUPPORTED, STEPCCL_PHASE_ARGUMENTS, "copy engines move whole blocks between windows, and don't add");
     default:
-      if (page_bytes_ != 0) return STEPCCL_CUDA_PATH_PAGED;
-      return make_error(STEPCCL_ERROR_UNSUPPORTED, STEPCCL_PHASE_ARGUMENTS, "paging is off");
+      if (!operation.pairwise() && operation.kind != STEPCCL_BARRIER) return STEPCCL_CUDA_PATH_PAGED;
+      return make_error(STEPCCL_ERROR_UNSUPPORTED, STEPCCL_PHASE_ARGUMENTS, "this operation does not go page by page");
   }
   if (empty || (flagged_fits && bytes <= limits.flagged_bytes)) return STEPCCL_CUDA_PATH_FLAGGED;
   if (operation.reduces()) {
-    if (bytes > limits.pipeline_bytes && pipeline_possible(operation)) return STEPCCL_CUDA_PATH_PIPELINE;
-    if (bytes > limits.staged_reduce_bytes && direct_possible(operation, false)) return STEPCCL_CUDA_PATH_DIRECT;
+    const bool direct = bytes > limits.staged_reduce_bytes && direct_possible(operation, false);
+    if (bytes > limits.pipeline_bytes && pipeline_possible(operation) && !direct) return STEPCCL_CUDA_PATH_PIPELINE;
+    if (direct) return STEPCCL_CUDA_PATH_DIRECT;
   } else if (bytes > limits.staged_copy_bytes && copies_possible(operation)) {
     return STEPCCL_CUDA_PATH_COPY_ENGINE;
   }
-  if (page_bytes_ != 0 && bytes > page_bytes_ && !operation.pairwise()) return STEPCCL_CUDA_PATH_PAGED;
+  // No window: through windows of the engine's own, which a captured graph can't share with others.
+  if (bytes > (page_bytes_ != 0 ? page_bytes_ : limits.paged_bytes) && !operation.pairwise() && !flight.capturing) return STEPCCL_CUDA_PATH_PAGED;
   return STEPCCL_CUDA_PATH_STAGED;
 }
 
@@ -218,28 +220,29 @@ Status Engine::lane_for(cuuint64_t capture, CUgraph graph, Flight& flight) {
   return {};
 }
 
+Status Engine::find_capture(Flight& flight, CUstream stream) const {
+  if (stream == nullptr || stream == CU_STREAM_LEGACY) return {};
+  CUstreamCaptureStatus state = CU_STREAM_CAPTURE_STATUS_NONE;
+  STEPCCL_CU(*driver_, kPhase, cuStreamGetCaptureInfo_v2, stream, &state, &flight.capture, &flight.graph, nullptr, nullptr);
+  if (state == CU_STREAM_CAPTURE_STATUS_INVALIDATED) return make_error(STEPCCL_ERROR_INVALID_USAGE, STEPCCL_PHASE_ARGUMENTS, "the stream's capture has been invalidated");
+  flight.capturing = state == CU_STREAM_CAPTURE_STATUS_ACTIVE;
+  return {};
+}
+
 Status Engine::enter(Flight& flight, CUstream stream, Operation& operation) {
   const bool legacy = stream == nullptr || stream == CU_STREAM_LEGACY;
   flight.stream = legacy ? null_stream_ : stream;
-  cuuint64_t capture = 0;
-  CUgraph graph = nullptr;
-  if (!legacy) {
-    CUstreamCaptureStatus state = CU_STREAM_CAPTURE_STATUS_NONE;
-    STEPCCL_CU(*driver_, kPhase, cuStreamGetCaptureInfo_v2, stream, &state, &capture, &graph, nullptr, nullptr);
-    if (state == CU_STREAM_CAPTURE_STATUS_INVALIDATED) return make_error(STEPCCL_ERROR_INVALID_USAGE, STEPCCL_PHASE_ARGUMENTS, "the stream's capture has been invalidated");
-    flight.capturing = state == CU_STREAM_CAPTURE_STATUS_ACTIVE;
-  }
   if (!flight.capturing) {
     flight.lane = &lanes_[0];
   } else {
     if (operation.kind == STEPCCL_SEND_RECV && world_ > 2) {
       // Only the two ranks capture the call: a lane can't be agreed on by all, so they must have one already.
       bool known = false;
-      for (const Lane& lane : lanes_) known = known || lane.capture == capture;
+      for (const Lane& lane : lanes_) known = known || lane.capture == flight.capture;
       if (!known) return make_error(STEPCCL_ERROR_UNSUPPORTED, STEPCCL_PHASE_ARGUMENTS, "the first captured call of a graph must be one that all ranks make, such as a barrier");
     }
     if (!config_.async_gd) return make_error(STEPCCL_ERROR_UNSUPPORTED, STEPCCL_PHASE_ARGUMENTS, "a graph needs stream-triggered transfers: STEPCCL_USE_ASYNC_GD=0 switches them off");
-    if (Status status = lane_for(capture, graph, flight); !status.ok()) return status;
+    if (Status status = lane_for(flight.capture, flight.graph, flight); !status.ok()) return status;
   }
   if (!config_.async_gd) STEPCCL_CU(*driver_, kPhase, cuStreamSynchronize, stream);
   if (legacy) {
@@ -296,6 +299,7 @@ Status Engine::execute(Operation& operation, CUstream stream, stepccl_cuda_call_
   if (Status status = check_pointers(operation, host_memory); !status.ok()) return status;
   Flight flight;
   flight.budget = call != nullptr && call->size >= 12 && call->sm_budget != 0 ? call->sm_budget : config_.sm_budget != 0 ? config_.sm_budget : kMaxBlocks;
+  if (Status status = find_capture(flight, stream); !status.ok()) return status;
   auto path = choose_path(operation, host_memory ? static_cast<std::uint32_t>(STEPCCL_CUDA_PATH_PAGED) : call != nullptr ? call->path : 0u, flight);
   if (!path.ok()) return path.take_error();
   if (Status status = enter(flight, stream, operation); !status.ok()) return status;
@@ -316,7 +320,7 @@ Status Engine::execute(Operation& operation, CUstream stream, stepccl_cuda_call_
     const bool writes_recv = !operation.reduces() ? operation.kind != STEPCCL_GATHER : operation.kind == STEPCCL_ALL_REDUCE;
     if (path.value() == STEPCCL_CUDA_PATH_DIRECT || path.value() == STEPCCL_CUDA_PATH_BULK || path.value() == STEPCCL_CUDA_PATH_COPY_ENGINE ||
         path.value() == STEPCCL_CUDA_PATH_PIPELINE) {
-      const bool reads_send = (operation.reduces() && path.value() != STEPCCL_CUDA_PATH_PIPELINE) || operation.kind == STEPCCL_GATHER;
+      const bool reads_send = (operation.reduces() && (path.value() != STEPCCL_CUDA_PATH_PIPELINE || operation.kind == STEPCCL_ALL_REDUCE)) || operation.kind == STEPCCL_GATHER;
       entry.window = (reads_send ? place(operation.send) : 0) * 31 + (writes_recv ? place(operation.recv) : 0);
     }
     ledger_.note(entry);

@@ -27,6 +27,7 @@ Expected<Thresholds> Thresholds::parse(const std::string& text) {
       {"one_shot_bytes", 0, 1u << 30, &thresholds.one_shot_bytes, nullptr},
       {"staged_reduce_bytes", 0, 1ull << 40, &thresholds.staged_reduce_bytes, nullptr},
       {"staged_copy_bytes", 0, 1ull << 40, &thresholds.staged_copy_bytes, nullptr},
+      {"paged_bytes", 0, 1ull << 40, &thresholds.paged_bytes, nullptr},
       {"flagged_block_bytes", 64, kFlaggedBytes, nullptr, &thresholds.flagged_block_bytes},
       {"staged_block_bytes", 64, 1u << 20, nullptr, &thresholds.staged_block_bytes},
       {"bulk_blocks", 1, kMaxBlocks, nullptr, &thresholds.bulk_blocks},
