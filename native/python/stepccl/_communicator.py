@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import threading
 from ctypes import addressof, c_double, c_int, c_uint32, c_uint64, c_void_p, create_string_buffer
 from typing import Any, Sequence
@@ -92,6 +93,7 @@ class Communicator:
         config = configuration.host(self.timeout_ms)
         check(lib.comm_init_rank(byref(self._comm), world, byref(unique_id), rank, byref(config)))
         self.open = True
+        self._process = os.getpid()
         _settings.remember(self)
 
     # -- host memory -------------------------------------------------------
@@ -213,7 +215,7 @@ class Communicator:
     def release(self, address: int) -> None:
         """Gives memory of allocate back, once what was queued before is done."""
         with self._lock:
-            if self.open and self._engine:
+            if self.open and self._engine and not self.is_a_copy:
                 check_cuda(lib.cuda_mem_free(self._engine, address), self.rank)
 
     # -- settings and state --------------------------------------------------
@@ -292,6 +294,8 @@ class Communicator:
             if not self.open:
                 return
             self.open = False
+            if self.is_a_copy:
+                return  # a forked child (of a data loader, say) has a copy of the object, but no part in the job
             engine, self._engine = self._engine, c_void_p()
             try:
                 if engine:
@@ -299,7 +303,14 @@ class Communicator:
             finally:
                 check(lib.comm_destroy(self._comm), self.rank)
 
+    @property
+    def is_a_copy(self) -> bool:
+        """In a forked child, which must not touch the parent's communicator."""
+        return os.getpid() != self._process
+
     def _check_open(self) -> None:
+        if self.is_a_copy:
+            raise StepcclError(INVALID_USAGE, "the process group belongs to the process that this one was forked from: make one here")
         if not self.open:
             raise StepcclError(INVALID_USAGE, "the process group is closed")
 

@@ -137,6 +137,9 @@ class ProcessGroupStepCCL(Collectives, dist.ProcessGroup):
         """
         if not self.communicator.open:
             return
+        if self.communicator.is_a_copy:
+            self.communicator.close()
+            return
         until = time.monotonic() + _LEAVE_S
         # Errors are for the handles' owners.
         if not all([work._wait(max(1, int((until - time.monotonic()) * 1000))) for work in list(self._running)]):

@@ -126,6 +126,25 @@ def closed(rank: int, world: int) -> None:
         group.allreduce([torch.ones(4)], dist.AllreduceOptions())
 
 
+def forked(rank: int, world: int) -> None:
+    """A forked child (a data loader's worker, say) is told that the group is not its own, and its end harms nobody."""
+    tensor = torch.ones(4)
+    dist.all_reduce(tensor)
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            dist.all_reduce(tensor)
+        except StepcclError as problem:
+            if problem.code == "R102" and "forked" in str(problem):
+                dist.destroy_process_group()
+                status = 0
+        os._exit(status)
+    assert os.waitpid(child, 0)[1] == 0
+    dist.all_reduce(tensor)
+    same(tensor, torch.full((4,), float(world * world)))
+
+
 def rank0_cannot_begin(rank: int, world: int, store: str) -> str:
     """The others learn at once why, not by their timeout."""
     if rank == 0:
@@ -172,6 +191,11 @@ def test_a_forgotten_receive_is_aborted(ranks) -> None:
     ranks.run(short_leave, own_group=False)
     for seconds in ranks.run(leaves_with_a_receive):
         assert seconds < 10
+
+
+@pytest.mark.skipif(DEVICE != "cpu", reason="CUDA does not survive a fork")
+def test_a_forked_child_keeps_out(ranks) -> None:
+    ranks.run(forked)
 
 
 def test_bad_arguments(ranks) -> None:
