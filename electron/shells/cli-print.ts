@@ -1,4 +1,4 @@
-import type { DiagnosisView, ErrorView, NodeView, OperationView, RunRow, RunView } from "../contract/index.js";
+import type { DiagnosisView, ErrorView, FindingView, NodeView, OperationView, RunRow, RunView } from "../contract/index.js";
 import { bytesText, clean, table } from "./terminal.js";
 
 /** What the CLI shows to people. Machines get the contract's objects as JSON instead. */
@@ -78,12 +78,25 @@ export function runEndText(run: RunView, nameOf: (nodeId: string) => string): st
 }
 
 export function diagnosisText(diagnosis: DiagnosisView, name: string): string {
-  const lines = [`${name}: ${diagnosis.error ? errorText(diagnosis.error) : diagnosis.findings.length === 0 ? "no fault found" : `${diagnosis.findings.length} finding(s)`}`];
-  for (const finding of diagnosis.findings) {
-    lines.push(`  [${finding.severity}] ${finding.class}: ${clean(finding.title.en)}`, `    ${clean(finding.explanation.en)}`);
-    for (const evidence of finding.evidence.slice(0, 5)) lines.push(`    > ${evidence.source}: ${clean(evidence.line)}`);
-    for (const mend of finding.mend) lines.push(`    $ ${clean(mend.command)}   # ${clean(mend.explanation.en)}`);
-  }
+  const told = diagnosis.findings.filter((f) => f.severity !== "info");
+  const lines = [`${name}: ${diagnosis.error ? errorText(diagnosis.error) : told.length === 0 ? "no fault found" : `${told.length} finding(s)`}`, ...findingsText(diagnosis.findings, name)];
   for (const unknown of diagnosis.cannotTell) lines.push(`  cannot tell ${unknown.class}: ${unknown.missing.join(", ")} could not be read`);
   return lines.join("\n");
+}
+
+/** Findings in the order of blame, what follows from another under it; `node`: how to have the console apply a mend. */
+export function findingsText(findings: readonly FindingView[], node: string | null): string[] {
+  const one = (finding: FindingView, indent: string): string[] => {
+    const lines = [`${indent}[${finding.severity}] ${finding.class}: ${clean(finding.title.en)}${finding.count > 1 ? ` (${finding.count} times)` : ""}`, `${indent}  ${clean(finding.explanation.en)}`];
+    for (const evidence of finding.evidence.slice(0, 5)) lines.push(`${indent}  > ${clean(evidence.source)}: ${clean(evidence.line)}${evidence.meaning ? `   (${clean(evidence.meaning.en)})` : ""}`);
+    for (const mend of finding.mend) lines.push(`${indent}  $ ${clean(mend.command)}   # ${clean(mend.explanation.en)}`);
+    const own = finding.mend.find((m) => m.id !== null);
+    if (own && node !== null) lines.push(`${indent}  apply it: stepccl mend ${clean(node)} ${finding.id} ${own.id}`);
+    return lines;
+  };
+  const roots = findings.filter((f) => f.severity !== "info" && (f.consequenceOf === null || !findings.some((o) => o.id === f.consequenceOf)));
+  return roots.flatMap((root) => {
+    const after = findings.filter((f) => f.severity !== "info" && f.consequenceOf === root.id);
+    return [...one(root, "  "), ...(after.length > 0 ? ["    what follows from it:", ...after.flatMap((f) => one(f, "      "))] : [])];
+  });
 }

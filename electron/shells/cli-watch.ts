@@ -1,4 +1,4 @@
-import type { DiagnosisView, OperationView, RunView } from "../contract/index.js";
+import type { DiagnosisView, GuideRunView, MendRunView, OperationView, PairTestView, RunView } from "../contract/index.js";
 import type { Host } from "../gate.js";
 
 /** Waits for things that go on in the host, and tells each change once. */
@@ -43,6 +43,15 @@ export const followOperation = (host: Host, operationId: string, onChange: (oper
 
 export const followRun = (host: Host, runId: string, onChange: (run: RunView) => void, signal: AbortSignal): Promise<RunView> =>
   follow<RunView>((listener) => host.subscribe("runs", listener), (item) => item.id === runId, (item) => item.endedAtMs !== null, onChange, signal);
+
+/** What guides, mends and pair tests have in common: an id, and when they ended. */
+interface Ended {
+  guides: GuideRunView;
+  mends: MendRunView;
+  pairs: PairTestView;
+}
+export const followEnded = <S extends keyof Ended>(host: Host, stream: S, id: string, onChange: (item: Ended[S]) => void, signal: AbortSignal): Promise<Ended[S]> =>
+  follow<Ended[S]>((listener) => host.subscribe(stream, listener as never), (item) => item.id === id, (item) => item.endedAtMs !== null, onChange, signal);
 
 export async function diagnosesOf(host: Host, nodeIds: readonly string[]): Promise<DiagnosisView[]> {
   const all = await host.request("diagnose.list", {});

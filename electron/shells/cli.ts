@@ -1,9 +1,10 @@
 import { Command, CommanderError, InvalidArgumentError, Option } from "commander";
 import { Collective, ConsoleError, DataType, RedOp, RunTransport, toErrorView, type ErrorView, type NodeView, type OperationView } from "../contract/index.js";
 import type { Host } from "../gate.js";
+import { addDiagnoseCommands } from "./cli-diagnose.js";
 import { confirmHostKey, inputOf, NeedsConfirmation, passphraseOf, pickNodes, provideSecrets, unlock, UsageError, type AddOptions } from "./cli-nodes.js";
-import { diagnosisText, errorText, nodesText, OperationPrinter, rowText, runEndText, RUN_HEADER, statusText } from "./cli-print.js";
-import { diagnosesOf, followOperation, followRun } from "./cli-watch.js";
+import { errorText, nodesText, OperationPrinter, rowText, runEndText, RUN_HEADER, statusText } from "./cli-print.js";
+import { followOperation, followRun } from "./cli-watch.js";
 import { clean, firstLine, table, type Io } from "./terminal.js";
 
 /** Exit statuses. */
@@ -248,17 +249,7 @@ of a lock, waits to be confirmed; 4 a run gave wrong results; 130 interrupted.`)
   }
 
   // ---- diagnosis ------------------------------------------------------------------------------------------------------------
-  program.command("diagnose").description("look for faults: evidence, cause, mend").argument("[node...]").action(withHost(async (host, names: string[]) => {
-    const chosen = await pickNodes(host, names);
-    await provideSecrets(host, chosen, io);
-    const nodeIds = chosen.map((node) => node.id);
-    const { operationId } = await host.request("diagnose.start", { nodeIds });
-    const operation = await watch(host, operationId, chosen, false);
-    const diagnoses = await diagnosesOf(host, nodeIds);
-    if (globals().json) json(diagnoses);
-    else for (const diagnosis of diagnoses) out(diagnosisText(diagnosis, chosen.find((node) => node.id === diagnosis.nodeId)?.name ?? diagnosis.nodeId));
-    return operation.state === "succeeded" ? EXIT.ok : EXIT.failed;
-  }));
+  addDiagnoseCommands(program, { io, signal: context.signal, isJson: () => globals().json === true, out, note, withHost, exit: EXIT });
 
   program.command("console").description("open the console").option("--port <port>", "of the browser shell; a free one where absent", whole)
     .addOption(new Option("--shell <shell>", "which one; the desktop's where Electron is installed").choices(["browser", "desktop"])).option("--open", "open a window on it")
