@@ -7,6 +7,7 @@ import IconBell from "@tabler/icons-react/icons/IconBell";
 import IconCircleCheck from "@tabler/icons-react/icons/IconCircleCheck";
 import type { AlertView } from "../../electron/contract/index.js";
 import { go } from "../app/router.js";
+import { useGuidesFor } from "../diagnose/guides/use-guides.js";
 import { ErrorNote } from "../shared/ErrorNote.js";
 import { duration, timeOfDay } from "../shared/format.js";
 import { oneLine } from "../shared/printable.js";
@@ -24,6 +25,7 @@ function Row({ alert, onAcknowledge, busy }: { alert: AlertView; onAcknowledge()
   const { t } = useTranslation();
   const { nodes } = useConsole();
   const known = useItems(nodes).has(alert.nodeId);
+  const guide = useGuidesFor(known ? `alert.${alert.rule}` : null)[0];
   const now = useNow();
   const lasts = alert.endedAtMs === null;
   return (
@@ -37,7 +39,7 @@ function Row({ alert, onAcknowledge, busy }: { alert: AlertView; onAcknowledge()
       <td>{duration((alert.endedAtMs ?? now) - alert.startedAtMs)}</td>
       <td>
         <span className={css.acts}>
-          {known && <Button size="compact-xs" variant="subtle" onClick={() => go("diagnose", { nodes: alert.nodeId })}>{t("nodes.diagnose")}</Button>}
+          {known && <Button size="compact-xs" variant="subtle" onClick={() => go("diagnose", { nodes: alert.nodeId, ...(guide ? { view: "guides", guide } : {}) })}>{t("nodes.diagnose")}</Button>}
           {alert.acknowledgedAtMs === null
             ? <Button size="compact-xs" variant="default" loading={busy} onClick={onAcknowledge}>{t("alerts.acknowledge")}</Button>
             : <span className="dim" title={new Date(alert.acknowledgedAtMs).toISOString()}>{t("alerts.seen")}</span>}

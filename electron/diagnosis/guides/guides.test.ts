@@ -1,5 +1,5 @@
 import { describe, expect, it, vi } from "vitest";
-import { GuideRunView, type DiagnosisView, type FindingView, type HangView, type LinkView, type NodeView } from "../../contract/index.js";
+import { AlertRule, GuideRunView, type DiagnosisView, type FindingView, type HangView, type LinkView, type NodeView } from "../../contract/index.js";
 import type { NodeDirectory } from "../../link/directory.js";
 import { RULES } from "../rules/index.js";
 import { GUIDES, guidesFor, matches } from "./guides.js";
@@ -34,7 +34,8 @@ const states = (r: GuideRunView): Record<string, string> => Object.fromEntries(r
 
 describe("guides as data", () => {
   it("name classes that there are, and wait for steps that there are", () => {
-    for (const g of GUIDES) for (const p of [...g.for, ...g.steps.flatMap((s) => (s.kind === "check" ? s.classes : []))]) expect(RULES.some((r) => matches([p], r.id)), `${g.id} ${p}`).toBe(true);
+    const known = [...RULES.map((r) => r.id), ...AlertRule.options.map((rule) => `alert.${rule}`)];
+    for (const g of GUIDES) for (const p of [...g.for, ...g.steps.flatMap((s) => (s.kind === "check" ? s.classes : []))]) expect(known.some((id) => matches([p], id)), `${g.id} ${p}`).toBe(true);
     for (const g of GUIDES) for (const s of g.steps) if (s.kind === "check") for (const a of s.after ?? []) expect(g.steps.map((x) => x.id).concat("interface", "filter", "rdma-modules"), `${g.id} ${s.id}`).toContain(a);
   });
   it("the best guide for a finding comes first", () => {
@@ -42,6 +43,7 @@ describe("guides as data", () => {
     expect(guidesFor("host.process_stopped")[0]).toBe("job_hangs");
     expect(guidesFor("roce.gid_wrong_index")).toEqual(["rdma_connection_fails"]);
     expect(guidesFor("gpu.p2p_acs")).toContain("gpudirect_off");
+    expect(AlertRule.options.map((rule) => guidesFor(`alert.${rule}`)[0])).toEqual(["slow", "slow", "job_hangs", "job_hangs", "job_hangs"]);
     expect(guidesFor("nothing.known")).toEqual([]);
   });
 });

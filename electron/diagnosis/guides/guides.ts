@@ -32,7 +32,7 @@ export interface Guide {
   title: Text;
   symptom: Text;
   takes: GuideView["takes"];
-  /** Classes that lead here, from a finding or an alert. */
+  /** Classes that lead here, from a finding; `alert.RULE` from an alert. */
   for: readonly string[];
   steps: readonly Step[];
 }
@@ -68,9 +68,9 @@ export const GUIDES: readonly Guide[] = [
     steps: [REACH, installed, loaded, device, check("group", ["Is the user in the device's group?", "用户是否在设备所属的组中？"], ["perm.user_not_in_group"], ["It is.", "是。"], { after: ["device"], shows: [{ source: "identity", lines: /groups=/ }] }), limits, engine, iommu, disk] },
   { id: "rdma_connection_fails", takes: "pair", title: ["An RDMA connection fails", "RDMA 连接失败"], symptom: ["Two nodes do not connect by RDMA, or their queue pairs end in errors.", "两个节点无法建立 RDMA 连接，或队列对出错。"], for: ["rdma.*", "roce.*", "ib.*", "link.*", "perm.uverbs_denied", "perm.node_absent_module", "host.netdev_down", "host.firewall", "host.mtu", "nccl.*"],
     steps: [REACH, rdmaModules, interfaceUp, rdmaDevice, gid, mtu, filter, loss, limits, iommu, { kind: "pair", id: "ping", question: ["Does a verbs ping pass between the two?", "两节点之间 verbs ping 能否通过？"] }] },
-  { id: "job_hangs", takes: "nodes", title: ["A job hangs", "作业卡住"], symptom: ["Ranks wait and nothing moves.", "进程在等待，没有进展。"], for: ["host.process_stopped", "gpu.xid_*", "gpu.sxid", "nccl.connect_timeout"],
+  { id: "job_hangs", takes: "nodes", title: ["A job hangs", "作业卡住"], symptom: ["Ranks wait and nothing moves.", "进程在等待，没有进展。"], for: ["alert.timeout", "alert.timeout_rate", "alert.failure_rate", "host.process_stopped", "gpu.xid_*", "gpu.sxid", "nccl.connect_timeout"],
     steps: [REACH, { kind: "hangs", id: "recorders", question: ["Which rank holds the others up?", "哪个进程拖住了其他进程？"] }, stoppedRank, daemon, interfaceUp, filter, mtu, loss, hardware, disk] },
-  { id: "slow", takes: "nodes", title: ["It is slow", "速度慢"], symptom: ["Collectives are slower than expected.", "集合通信比预期慢。"], for: ["pcie.width_downgraded", "pcie.speed_downgraded", "link.rate_degraded", "link.congestion_xmit_wait", "rdma.packet_loss_counters", "rdma.dcqcn_inactive", "host.numa_misplaced", "driver.cpu_fallback"],
+  { id: "slow", takes: "nodes", title: ["It is slow", "速度慢"], symptom: ["Collectives are slower than expected.", "集合通信比预期慢。"], for: ["alert.latency", "alert.utilization", "pcie.width_downgraded", "pcie.speed_downgraded", "link.rate_degraded", "link.congestion_xmit_wait", "rdma.packet_loss_counters", "rdma.dcqcn_inactive", "host.numa_misplaced", "driver.cpu_fallback"],
     steps: [REACH, loss, mtu, width, gpuPath, check("congestion", ["Is the network without loss set up?", "无损网络是否已配置？"], ["rdma.dcqcn_inactive", "rdma.pfc_storm"], ["Nothing speaks against it.", "未发现问题。"]), hardware, stoppedRank, clock] },
   { id: "out_of_memory", takes: "node", title: ["Out of memory", "内存不足"], symptom: ["Registration, huge pages, shared memory or the host itself run out.", "内存注册、大页、共享内存或主机内存耗尽。"], for: ["host.oom", "host.hugepages", "host.shm_small", "host.memlock_service", "rdma.memlock_limit", "rdma.mkey_limit", "dma.swiotlb_full"],
     steps: [REACH, check("host-memory", ["Is the host out of memory?", "主机内存是否耗尽？"], ["host.oom"], ["There is memory left, and nothing was killed for it.", "仍有可用内存，没有进程因此被终止。"], { shows: [{ source: "memory", lines: /^Mem(?:Total|Available):/ }] }), limits,
