@@ -14,7 +14,7 @@ export default defineConfig({
         extends: true,
         test: {
           name: "host", environment: "node",
-          include: ["electron/**/*.test.ts", "native/addon/**/*.test.ts", "agent/**/*.test.ts", "build/**/*.test.ts", "e2e/**/*.test.ts"],
+          include: ["electron/**/*.test.ts", "native/addon/**/*.test.ts", "native/bench/**/*.test.ts", "agent/**/*.test.ts", "build/**/*.test.ts", "e2e/**/*.test.ts"],
           exclude: ["build/out/**", "node_modules/**"],
         },
       },

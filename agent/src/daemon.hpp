@@ -14,6 +14,7 @@
 #include "rpc/dispatcher.hpp"
 #include "rpc/server.hpp"
 #include "runs/run_manager.hpp"
+#include "telemetry/recorders.hpp"
 #include "telemetry/ring_store.hpp"
 #include "telemetry/service.hpp"
 #include "telemetry/settings.hpp"
@@ -49,6 +50,7 @@ private:
 	RouteTable routes_;
 	GpuHelper gpus_;
 	RingStore rings_;
+	Recorders recorders_;
 	TelemetryService telemetry_;
 	RunManager runs_;
 	Dispatcher dispatcher_;

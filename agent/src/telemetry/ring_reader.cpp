@@ -17,6 +17,8 @@ namespace {
 // More than any producer writes between two samples: a head that runs so far ahead is torn or a lie.
 constexpr std::uint64_t kMaxHeadStep = std::uint64_t{1} << 40;
 
+} // namespace
+
 bool read_exactly(int fd, std::uint64_t offset, void *into, std::size_t bytes) noexcept
 {
 	auto *at = static_cast<char *>(into);
@@ -33,14 +35,13 @@ bool read_exactly(int fd, std::uint64_t offset, void *into, std::size_t bytes) n
 	return true;
 }
 
-} // namespace
+std::optional<RingName> parse_ring_name(std::string_view file_name) noexcept { return parse_rank_file_name(file_name, ".ring"); }
 
-std::optional<RingName> parse_ring_name(std::string_view file_name) noexcept
+std::optional<RingName> parse_rank_file_name(std::string_view file_name, std::string_view ending) noexcept
 {
-	constexpr std::string_view kEnd = ".ring";
-	if (file_name.size() > 64 || !file_name.ends_with(kEnd))
+	if (file_name.size() > 64 || !file_name.ends_with(ending))
 		return std::nullopt;
-	file_name.remove_suffix(kEnd.size());
+	file_name.remove_suffix(ending.size());
 	const auto first = file_name.find('.');
 	const auto second = first == std::string_view::npos ? first : file_name.find('.', first + 1);
 	if (second == std::string_view::npos)

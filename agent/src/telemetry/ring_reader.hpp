@@ -21,6 +21,11 @@ struct RingName {
 	std::uint64_t comm_id = 0;
 };
 std::optional<RingName> parse_ring_name(std::string_view file_name) noexcept;
+/// The same with another ending.
+std::optional<RingName> parse_rank_file_name(std::string_view file_name, std::string_view ending) noexcept;
+
+/// Reads exactly so many bytes; false where the file is shorter or can't be read.
+bool read_exactly(int fd, std::uint64_t offset, void *into, std::size_t bytes) noexcept;
 
 /// Operations a reader has not seen yet, and how many it never will.
 struct RingOps {

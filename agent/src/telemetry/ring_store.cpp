@@ -67,6 +67,12 @@ std::optional<ProcessIdentity> process_identity(const std::string &proc, pid_t p
 	return ProcessIdentity{static_cast<std::uint32_t>(*uid), *start};
 }
 
+bool maker_is_gone(const std::string &proc, pid_t pid, const struct stat &file)
+{
+	const auto process = process_identity(proc, pid);
+	return !process || file.st_mtim.tv_sec + kStartSlackSeconds < start_seconds(proc, *process);
+}
+
 RingStore::RingStore(EventLoop &loop, std::string directory, std::string proc)
 	: loop_(loop), directory_(std::move(directory)), proc_(std::move(proc))
 {
@@ -208,10 +214,7 @@ void RingStore::remove_stale()
 		struct stat info{};
 		if (::lstat(path.c_str(), &info) != 0)
 			continue;
-		const auto process = process_identity(proc_, name->pid);
-		// A process that began after the file was made has only taken over the number.
-		const bool stale = !process || info.st_mtim.tv_sec + kStartSlackSeconds < start_seconds(proc_, *process);
-		if (!stale)
+		if (!maker_is_gone(proc_, name->pid, info))
 			continue;
 		if (::unlink(path.c_str()) == 0)
 			removed++;

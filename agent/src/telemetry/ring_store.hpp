@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <sys/stat.h>
+
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -65,5 +67,8 @@ struct ProcessIdentity {
 	std::uint64_t started_ticks;    ///< since boot, in clock ticks
 };
 std::optional<ProcessIdentity> process_identity(const std::string &proc, pid_t pid);
+
+/// True when the process that made this file has ended, also where its number has gone to a later one.
+bool maker_is_gone(const std::string &proc, pid_t pid, const struct stat &file);
 
 } // namespace stepccl::agent

@@ -322,6 +322,8 @@ typedef struct stepccl_comm_info {
 	uint64_t page_bytes;       /* 0 = no paging */
 	uint64_t held_bytes;       /* of scratch and staging memory */
 	double last_compression_error; /* of the last compressed operation: largest |rounded - exact| of this rank's part */
+	uint32_t encryption;       /* 1 when data between nodes runs through TLS 1.3, and so does all of TCP */
+	uint32_t sockets;          /* TCP connections between two ranks */
 } stepccl_comm_info_t;
 
 /* Fills *info; may be called from any thread. Errors: INVALID_ARGUMENT. */

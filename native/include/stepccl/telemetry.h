@@ -230,11 +230,78 @@ struct stepccl_frame_op {
 	uint16_t error;
 };
 
+/* ------------------------------------------------------------------------ */
+/* 4. The flight recorder: the last operations of a rank, readable after it. */
+/* ------------------------------------------------------------------------ */
+
+/*
+ * A rank creates <ring directory>/<pid>.<rank>.<comm id, 16 hex digits>.flight beside its ring, likewise with mode
+ * 0660 and O_EXCL. It removes the file when the communicator ends well, and leaves it where an operation failed or the
+ * process was killed; the daemon removes what is left behind after a while.
+ * Layout: stepccl_flight_header, stepccl_flight_op[op_slots]. op_slots is a power of two.
+ *
+ * Operation number n (from 0, counted in the order of the calls) stands in slot (n & (op_slots - 1)) and is changed in
+ * place as it goes on. A writer makes `edits` odd, changes the record, makes it even again. A reader that finds it odd
+ * or changed reads again; a record that stays odd belongs to a rank that was stopped or killed in the middle, and is
+ * taken as it is: every field of it is either old or new.
+ */
+#define STEPCCL_FLIGHT_MAGIC 0x31524653u /* "SFR1" */
+#define STEPCCL_FLIGHT_VERSION 1u
+#define STEPCCL_FLIGHT_OP_SLOTS 1024u
+#define STEPCCL_FLIGHT_WAITING 14u
+#define STEPCCL_FLIGHT_NO_REDOP 0xffu
+
+enum stepccl_flight_state {
+	STEPCCL_FLIGHT_QUEUED = 1,
+	STEPCCL_FLIGHT_STARTED = 2,
+	STEPCCL_FLIGHT_COMPLETED = 3,
+	STEPCCL_FLIGHT_FAILED = 4,
+};
+
+struct stepccl_flight_header {
+	uint32_t magic;
+	uint32_t version;
+	uint32_t header_bytes; /* offset of the operations */
+	uint32_t op_slots;
+	uint32_t pid;
+	uint32_t rank;
+	uint32_t world_size;
+	uint32_t reserved0;
+	uint64_t comm_id;
+	uint64_t op_head; /* operations called since creation, release-stored */
+	uint8_t job_name[64]; /* NUL-terminated */
+	uint64_t reserved[8];
+};
+
+/* Times are CLOCK_MONOTONIC, 0 = not yet. */
+struct stepccl_flight_op {
+	uint32_t edits;
+	uint32_t root;
+	uint64_t sequence; /* operation number inside the communicator, from 1 */
+	uint64_t queued_ns;
+	uint64_t started_ns;
+	uint64_t ended_ns;
+	uint64_t count;
+	uint64_t bytes;
+	uint8_t state;      /* enum stepccl_flight_state */
+	uint8_t collective; /* stepccl_collective_t */
+	uint8_t algorithm;  /* stepccl_algorithm_t; 0 = not chosen yet */
+	uint8_t transport;  /* enum stepccl_transport: the slowest one used; 0 = not known yet */
+	uint8_t datatype;   /* stepccl_datatype_t */
+	uint8_t redop;      /* stepccl_redop_t, or STEPCCL_FLIGHT_NO_REDOP */
+	uint16_t error;     /* stepccl_result_t; 0 = none */
+	uint32_t waiting_count; /* ranks whose data or readiness it lacked when it last stood still */
+	uint32_t waiting[STEPCCL_FLIGHT_WAITING]; /* the first of them, ascending */
+	uint32_t reserved0;
+};
+
 #ifdef __cplusplus
 } /* extern "C" */
 static_assert(sizeof(stepccl_ring_header) == 192, "ring header");
 static_assert(sizeof(stepccl_flow) == 64, "flow");
 static_assert(sizeof(stepccl_op) == 64, "op");
+static_assert(sizeof(stepccl_flight_header) == 176, "flight header");
+static_assert(sizeof(stepccl_flight_op) == 128, "flight op");
 static_assert(sizeof(stepccl_control) == 120, "control");
 static_assert(sizeof(stepccl_frame_header) == 80, "frame header");
 static_assert(sizeof(stepccl_frame_nic) == 72, "frame nic");

@@ -87,8 +87,7 @@ Status ControlPlane::open_listener(Endpoint address, const std::function<Status(
   options_.self.address = address.address;
   if (Status status = complete_self(options_.self); !status.ok()) return status;
   data_ = std::make_unique<Acceptor>(std::move(listener.value()), key_, [this](const Hello& hello) {
-    const bool data = hello.role == static_cast<std::uint8_t>(Role::tcp_data) || hello.role == static_cast<std::uint8_t>(Role::rdma_setup);
-    return !data ? STEPCCL_ERROR_PROTOCOL : hello.rank <= key_.rank ? STEPCCL_ERROR_RANK_CONFLICT : STEPCCL_SUCCESS;
+    return !is_data_role(hello.role) ? STEPCCL_ERROR_PROTOCOL : hello.rank <= key_.rank ? STEPCCL_ERROR_RANK_CONFLICT : STEPCCL_SUCCESS;
   });
   return {};
 }

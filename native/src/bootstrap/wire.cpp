@@ -85,7 +85,10 @@ Expected<Table> parse_table(std::span<const std::byte> payload, std::uint32_t wo
   if (payload.size() != sizeof(JobSettings) + std::size_t{world} * sizeof(Member)) return malformed("a member table of an impossible length");
   Table table;
   table.settings = read_at<JobSettings>(payload, 0);
-  if (table.settings.algorithm >= STEPCCL_ALGORITHM_COUNT || table.settings.chunk_bytes == 0) return malformed("impossible job settings");
+  if (table.settings.algorithm >= STEPCCL_ALGORITHM_COUNT || table.settings.chunk_bytes == 0 || table.settings.encryption > 1 ||
+      table.settings.sockets == 0 || table.settings.sockets > kMaxSockets) {
+    return malformed("impossible job settings");
+  }
   for (std::uint32_t rank = 0; rank < world; ++rank) {
     auto member = parse_member(payload.subspan(sizeof(JobSettings) + rank * sizeof(Member), sizeof(Member)), world);
     if (!member.ok()) return member.take_error();

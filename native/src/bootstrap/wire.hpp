@@ -25,7 +25,16 @@ constexpr std::uint32_t kWelcomeMagic = 0x33424353u;    // "SCB3"
 constexpr std::uint32_t kMaxWorld = 4096;
 
 // What a connection is for.
-enum class Role : std::uint8_t { control = 1, tcp_data = 2, rdma_setup = 3 };
+enum class Role : std::uint8_t { control = 1, tcp_data = 2, rdma_setup = 3, more_tcp_data = 16 };
+constexpr std::size_t kMaxSockets = 16;  // between two ranks
+// Of the connection that carries lane `lane` of a pair.
+[[nodiscard]] constexpr Role tcp_data_role(std::size_t lane) noexcept {
+  return lane == 0 ? Role::tcp_data : static_cast<Role>(static_cast<std::size_t>(Role::more_tcp_data) + lane);
+}
+[[nodiscard]] constexpr bool is_data_role(std::uint8_t role) noexcept {
+  const auto more = static_cast<std::uint8_t>(Role::more_tcp_data);
+  return role == static_cast<std::uint8_t>(Role::tcp_data) || role == static_cast<std::uint8_t>(Role::rdma_setup) || (role > more && role < more + kMaxSockets);
+}
 
 // --- Handshake: hello ->, <- challenge, proof ->, <- welcome. Fixed sizes, no lengths to trust. ---
 struct Hello {
@@ -108,7 +117,10 @@ struct JobSettings {
   std::uint32_t chunk_bytes = 0;
   std::uint32_t heartbeat_timeout_ms = 0;
   // core/engine_settings.hpp: how operations are chosen and run.
-  std::array<std::byte, 8176> engine{};
+  std::array<std::byte, 8168> engine{};
+  std::uint8_t encryption = 0;  // 1: TCP through TLS, and no RDMA
+  std::uint8_t sockets = 1;     // TCP connections between two ranks
+  std::uint8_t reserved[6] = {};
 };
 static_assert(sizeof(JobSettings) == 8192);
 

@@ -2,7 +2,6 @@
 // Joining and leaving. What runs on a communicator is in comm_operations.cpp and in the engine.
 #include "core/comm.hpp"
 
-#include <sched.h>
 #include <sys/epoll.h>
 
 #include <algorithm>
@@ -46,7 +45,10 @@ Status Comm::start(bootstrap::UniqueId id) {
   const Deadline deadline = Deadline::after_ms(settings_.timeout_ms);
   comm_id_ = id.comm_id;
   if (Status status = poller_.open(); !status.ok()) return status;
-  if (!settings_.telemetry_dir.empty()) ring_.open(settings_.telemetry_dir, comm_id_, rank_, world_, settings_.job_name);
+  if (!settings_.telemetry_dir.empty()) {
+    ring_.open(settings_.telemetry_dir, comm_id_, rank_, world_, settings_.job_name);
+    flight_.open(settings_.telemetry_dir, comm_id_, rank_, world_, settings_.job_name);
+  }
   control_page_.open(settings_.control_file);
   if (rank_ == 0) apply_page();
   if (rank_ == 0 && !settings_.calibration_file.empty()) {
@@ -59,6 +61,7 @@ Status Comm::start(bootstrap::UniqueId id) {
   for (auto& transport : transports_) {
     if (transport) transport->all_connected();
   }
+  if (transports_[STEPCCL_TRANSPORT_SHM]) planner_->set_node_engine(transports_[STEPCCL_TRANSPORT_SHM]->node_engine());
   // Each further priority has connections of its own, so that its messages wait for nobody else's.
   for (std::uint32_t priority = 1; priority < engine_settings_.priority_levels && settings_.priority == STEPCCL_PRIORITY_NORMAL; ++priority) {
     Settings own = settings_;
@@ -94,6 +97,8 @@ Status Comm::join(bootstrap::UniqueId id, Deadline deadline) {
   options.settings.chunk_bytes = settings_.chunk_bytes;
   options.settings.heartbeat_timeout_ms = settings_.heartbeat_timeout_ms;
   encode_engine_settings(settings_.engine, options.settings.engine);
+  options.settings.encryption = settings_.encryption ? 1 : 0;
+  options.settings.sockets = settings_.sockets;
   options.on_tick = [this](std::uint64_t now_ns) { ring_.heartbeat(now_ns); };
   if (!settings_.net_interface.empty()) {
     auto address = bootstrap::interface_endpoint(settings_.net_interface);
@@ -115,8 +120,8 @@ Status Comm::join(bootstrap::UniqueId id, Deadline deadline) {
     self.pid = static_cast<std::uint32_t>(getpid());
     self.transports = bit(STEPCCL_TRANSPORT_TCP);
     if (self.host != 0) self.transports |= bit(STEPCCL_TRANSPORT_SHM);
-    if (wanted == 0 || (wanted & bit(STEPCCL_TRANSPORT_RDMA)) != 0) {
-      auto device = transport::find_rdma_device(self.endpoint(), {settings_.ib_hca, settings_.ib_gid_index});
+    if (wanted == 0 ? !settings_.ib_disable : (wanted & bit(STEPCCL_TRANSPORT_RDMA)) != 0) {
+      auto device = transport::find_rdma_device(self.endpoint(), settings_.rdma.choice);
       if (device.ok()) {
         self.transports |= bit(STEPCCL_TRANSPORT_RDMA);
         self.link_layer = device.value().ethernet ? 2 : 1;
@@ -167,11 +172,9 @@ Status Comm::make_engine() {
   options.bandwidth_MBps = settings_.bandwidth_MBps;
   // Where every rank of this node has a CPU, polling for a moment beats a sleep; otherwise whoever polls yields.
   const auto here = std::count_if(members.begin(), members.end(), [&](const auto& m) { return m.host == members[rank_].host; });  // 0 = unknown: too many rather than too few
-  cpu_set_t cpus;
-  const int available = sched_getaffinity(0, sizeof cpus, &cpus) == 0 ? CPU_COUNT(&cpus) : 1;
-  options.crowded = here > available;
+  options.crowded = static_cast<std::size_t>(here) > transport::available_cpus();
   options.spin_us = settings_.spin_us >= 0 ? settings_.spin_us : 50;
-  engine_ = std::make_unique<Engine>(options, *planner_, *control_, poller_, ring_, control_page_, transport_table_, transport_of_, slowest_);
+  engine_ = std::make_unique<Engine>(options, *planner_, *control_, poller_, ring_, flight_, control_page_, transport_table_, transport_of_, slowest_);
   if (Status status = engine_->open(); !status.ok()) return status;
   queue_ = std::make_unique<Queue>(*engine_, *control_, engine_settings_.fusion_bytes);
   return {};
@@ -184,11 +187,14 @@ Expected<stepccl_transport> Comm::transport_between(std::uint32_t a, std::uint32
   std::uint32_t both = one.transports & two.transports;
   if (one.host != two.host || one.host == 0) both &= ~bit(STEPCCL_TRANSPORT_SHM);
   if (one.link_layer != two.link_layer) both &= ~bit(STEPCCL_TRANSPORT_RDMA);
+  const bool encrypted = control_->settings().encryption != 0;
+  if (encrypted) both &= ~bit(STEPCCL_TRANSPORT_RDMA);  // nothing here encrypts what a device writes by itself
   for (const stepccl_transport kind : kPreference) {
     if ((both & allowed & bit(kind)) != 0) return kind;
   }
   return make_error(STEPCCL_ERROR_TRANSPORT_UNAVAILABLE, STEPCCL_PHASE_CONNECT,
-                    "ranks " + std::to_string(a) + " and " + std::to_string(b) + " have in common: " + names_of(both) + "; allowed: " + names_of(allowed),
+                    "ranks " + std::to_string(a) + " and " + std::to_string(b) + " have in common: " + names_of(both) + "; allowed: " + names_of(allowed) +
+                        (encrypted ? "; encryption leaves RDMA out" : ""),
                     static_cast<std::int32_t>(b == rank_ ? a : b));
 }
 
@@ -219,13 +225,13 @@ Status Comm::open_transport(stepccl_transport kind, Deadline deadline) {
   switch (kind) {
     case STEPCCL_TRANSPORT_TCP: made = transport::make_tcp(*control_, poller_, ring_, settings_.timeout_ms); break;
     case STEPCCL_TRANSPORT_RDMA: {
-      auto rdma = transport::make_rdma(*control_, poller_, ring_, {{settings_.ib_hca, settings_.ib_gid_index}, settings_.ib_timeout, settings_.ib_retry_count});
+      auto rdma = transport::make_rdma(*control_, poller_, ring_, settings_.rdma);
       if (!rdma.ok()) return rdma.take_error();
       made = std::move(rdma.value());
       break;
     }
     case STEPCCL_TRANSPORT_SHM: {
-      auto shm = transport::make_shm(*control_, poller_, ring_, deadline);
+      auto shm = transport::make_shm(*control_, poller_, ring_, settings_.single_copy, deadline);
       if (!shm.ok()) return shm.take_error();
       made = std::move(shm.value());
       break;
@@ -284,6 +290,8 @@ void Comm::query(stepccl_comm_info_t& info) const {
   info.page_bytes = page_bytes_.load(std::memory_order_relaxed);
   info.held_bytes = engine_->held_bytes();
   info.last_compression_error = engine_->last_compression_error();
+  info.encryption = control_->settings().encryption;
+  info.sockets = control_->settings().sockets;
 }
 
 void Comm::set_last_error(const Error& error) {

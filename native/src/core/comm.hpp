@@ -12,6 +12,8 @@
 #include "core/engine_settings.hpp"
 #include "core/env.hpp"
 #include "core/queue.hpp"
+#include "telemetry/flight_recorder.hpp"
+#include "transport/rdma.hpp"
 
 namespace stepccl {
 
@@ -30,10 +32,11 @@ struct Settings {
   std::string control_file;
   std::string job_name;
   std::string net_interface;
-  std::string ib_hca;
-  std::int32_t ib_gid_index = -1;
-  std::uint8_t ib_timeout = 20;
-  std::uint8_t ib_retry_count = 7;
+  transport::RdmaOptions rdma;
+  bool ib_disable = false;
+  bool encryption = false;   // TLS on TCP, no RDMA. Rank 0's counts
+  std::uint8_t sockets = 1;  // between two ranks over TCP. Rank 0's counts
+  bool single_copy = true;   // ranks of a node may read each other's memory where the kernel allows it
   std::int64_t spin_us = -1;  // -1 = the library's
   std::string calibration_file;
   std::uint32_t bandwidth_MBps = 0;
@@ -91,6 +94,7 @@ class Comm {
   EngineSettings engine_settings_;  // rank 0's
   std::uint64_t comm_id_ = 0;
   telemetry::RingWriter ring_;
+  telemetry::FlightRecorder flight_;
   telemetry::ControlPage control_page_;
   transport::Poller poller_;
   std::unique_ptr<bootstrap::ControlPlane> control_;

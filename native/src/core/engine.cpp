@@ -26,6 +26,7 @@ namespace {
 
 constexpr std::size_t kBigLocal = 32u << 10;  // after reducing that much the transports get a turn
 constexpr std::uint64_t kPauseNs = 1'000;     // of polling without giving the CPU away
+constexpr std::uint64_t kRecordedStallNs = 20'000'000;  // of no progress: the flight recorder then says who is lacking
 constexpr std::uint32_t kTogether = 4;        // unrelated tasks side by side
 
 void pause_cpu() noexcept {
@@ -37,13 +38,14 @@ void pause_cpu() noexcept {
 }  // namespace
 
 Engine::Engine(const Options& options, Planner& planner, bootstrap::ControlPlane& control, transport::Poller& poller, telemetry::RingWriter& ring,
-               telemetry::ControlPage& page, const TransportTable& transports, const std::vector<stepccl_transport>& transport_of,
+               telemetry::FlightRecorder& flight, telemetry::ControlPage& page, const TransportTable& transports, const std::vector<stepccl_transport>& transport_of,
                stepccl_transport slowest)
     : options_(options),
       planner_(planner),
       control_(control),
       poller_(poller),
       ring_(ring),
+      flight_(flight),
       page_(page),
       transports_(transports),
       transport_of_(transport_of),
@@ -133,6 +135,7 @@ Status Engine::loop(TaskSource& source) {
     if (!moved.ok()) return moved.take_error();
     if (control_.failed()) return control_.failure();
     if (moved.value()) {
+      if (stalled_ != 0) flight_.waits_for(std::exchange(stalled_, 0), {});
       idle_since_ns_ = 0;
     } else if (Status status = rest(); !status.ok()) {
       return status;
@@ -168,6 +171,14 @@ Status Engine::admit(TaskSource& source) {
         continue;
       }
       current_ = task;
+    }
+    if (task->on_node) {
+      if (!active_.empty()) return {};
+      if (Status status = run_on_node(*task); !status.ok()) return status;
+      current_ = nullptr;
+      source.pop();
+      end_task(*task, std::nullopt);
+      continue;
     }
     if (task->pages_started - task->pages_done.load(std::memory_order_relaxed) >= task->prefetch) return {};
     auto started = start_page(*task);
@@ -340,7 +351,13 @@ Status Engine::rest() {
     ~Awake() { sleeping.store(false, std::memory_order_relaxed); }
   } awake{sleeping_};
   if (current_ == nullptr && source_->next() != refused_) return {};
-  const std::uint64_t wake_at = std::min(last_progress_ns_ + timeout_ns, next_states_ns_);
+  std::uint64_t wake_at = std::min(last_progress_ns_ + timeout_ns, next_states_ns_);
+  if (now - last_progress_ns_ < kRecordedStallNs) {
+    wake_at = std::min(wake_at, last_progress_ns_ + kRecordedStallNs);
+  } else if (open_messages_ == 0) {
+    stalled_ = active_.empty() ? sequence_ : slots_[active_.front()]->task->sequence;
+    flight_.waits_for(stalled_, waiting_for());
+  }
   const std::uint64_t sleep_ns = wake_at > now ? wake_at - now : 0;
   return poller_.wait(static_cast<int>(std::min<std::uint64_t>(sleep_ns / 1'000'000u + 1, 500)));
 }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <array>
+#include <functional>
 #include <memory>
 
 #include "bootstrap/control_plane.hpp"
@@ -13,6 +14,7 @@
 #include "core/task.hpp"
 #include "schedule/tracker.hpp"
 #include "telemetry/control_page.hpp"
+#include "telemetry/flight_recorder.hpp"
 #include "telemetry/ring_writer.hpp"
 #include "transport/transport.hpp"
 
@@ -42,7 +44,7 @@ class Engine {
   using TransportTable = std::array<transport::Transport*, kTransportKinds>;
 
   Engine(const Options& options, Planner& planner, bootstrap::ControlPlane& control, transport::Poller& poller, telemetry::RingWriter& ring,
-         telemetry::ControlPage& page, const TransportTable& transports, const std::vector<stepccl_transport>& transport_of, stepccl_transport slowest);
+         telemetry::FlightRecorder& flight, telemetry::ControlPage& page, const TransportTable& transports, const std::vector<stepccl_transport>& transport_of, stepccl_transport slowest);
 
   // Runs until the source is empty and everything has ended. Each task is ended with its result; after an error, which the
   // communicator does not survive, all that were begun, and the source keeps the others.
@@ -92,6 +94,8 @@ class Engine {
   [[nodiscard]] Status loop(TaskSource& source);
   [[nodiscard]] Status admit(TaskSource& source);
   [[nodiscard]] Status open_task(Task& task);
+  // A task that the node engine takes, from its first step to its last.
+  [[nodiscard]] Status run_on_node(Task& task);
   [[nodiscard]] Expected<bool> start_page(Task& task);  // false: not before everything else has ended
   [[nodiscard]] Status prepare(Slot& slot, std::size_t scratch_bytes, bool staged);
   void bring_in(Slot& slot);
@@ -127,6 +131,7 @@ class Engine {
   bootstrap::ControlPlane& control_;
   transport::Poller& poller_;
   telemetry::RingWriter& ring_;
+  telemetry::FlightRecorder& flight_;
   telemetry::ControlPage& page_;
   const TransportTable& transports_;
   const std::vector<stepccl_transport>& transport_of_;  // by peer
@@ -141,10 +146,12 @@ class Engine {
   std::vector<std::uint32_t> received_from_;
   std::vector<std::byte> marker_;        // what a message of no elements sends
   Task* current_ = nullptr;              // opened, with pages to start
+  std::function<std::vector<std::uint32_t>()> node_waits_for_;  // while the node engine runs current_
   TaskSource* source_ = nullptr;         // while it runs
   Task* refused_ = nullptr;              // what the last admit() left where it was
   Fd wake_;
   std::atomic<bool> sleeping_{false};
+  std::uint64_t stalled_ = 0;            // the operation whose recorder says whom it waits for; 0 = none
   std::uint32_t begun_ = 0;              // STEPCCL_TRANSPORT_BIT set between begin() and end()
   std::uint32_t regions_ = 0;            // registered since
   std::uint32_t open_sends_ = 0;

@@ -116,6 +116,7 @@ Error Engine::explain_timeout(const std::vector<std::uint32_t>& waiting, stepccl
 }
 
 std::vector<std::uint32_t> Engine::waiting_for() const {
+  if (node_waits_for_) return node_waits_for_();
   if (!active_.empty()) return slots_[active_.front()]->tracker.waiting_for();
   std::vector<std::uint32_t> peers;
   for (const Message& message : messages_) {
@@ -157,6 +158,22 @@ void Engine::publish(const Task& task, stepccl_op_state state, stepccl_result_t 
   op.root = task.call.root;
   ring_.publish(op);
   ring_.heartbeat(now);
+  if (state != STEPCCL_OP_STARTED) return flight_.ended(op.sequence, now, op.error);
+  stepccl_flight_op record{};
+  record.root = op.root;
+  record.sequence = op.sequence;
+  record.queued_ns = op.begin_ns;
+  record.started_ns = op.begin_ns;
+  record.count = task.call.count;
+  record.bytes = op.bytes;
+  record.state = STEPCCL_FLIGHT_STARTED;
+  record.collective = op.collective;
+  record.algorithm = op.algorithm;
+  record.transport = op.transport;
+  record.datatype = op.datatype;
+  const bool reduces = op.collective == STEPCCL_ALL_REDUCE || op.collective == STEPCCL_REDUCE_SCATTER || op.collective == STEPCCL_REDUCE;
+  record.redop = reduces ? op.redop : STEPCCL_FLIGHT_NO_REDOP;
+  flight_.called(record);
 }
 
 }  // namespace stepccl

@@ -55,7 +55,7 @@ struct EngineSettings {
   [[nodiscard]] double correction(stepccl_collective_t collective, stepccl_algorithm_t algorithm, stepccl_transport transport, double bytes) const noexcept;
 };
 
-constexpr std::size_t kEngineSettingsBytes = 8176;  // bootstrap::JobSettings::engine
+constexpr std::size_t kEngineSettingsBytes = 8168;  // bootstrap::JobSettings::engine
 static_assert(sizeof(EngineSettings) <= kEngineSettingsBytes);
 
 void encode_engine_settings(const EngineSettings& settings, std::span<std::byte, kEngineSettingsBytes> out) noexcept;

@@ -35,9 +35,16 @@ Status Engine::open_task(Task& task) {
     task.call.algorithm = STEPCCL_ALGORITHM_PAIRWISE;
   } else {
     const bool compressed = task.compression > STEPCCL_COMPRESSION_NONE;
-    auto algorithm = planner_.choose(task.collective(), compressed ? bytes / 2 : bytes, task.allowed);
-    if (!algorithm.ok()) return algorithm.take_error();
-    task.call.algorithm = static_cast<std::uint8_t>(algorithm.value());
+    const bool whole = !compressed && task.parts.empty() && task.page_elements == 0;
+    const stepccl_algorithm_t on_node = whole ? planner_.on_node(task.collective(), bytes, task.allowed) : STEPCCL_ALGORITHM_AUTO;
+    task.on_node = on_node != STEPCCL_ALGORITHM_AUTO;
+    if (task.on_node) {
+      task.call.algorithm = static_cast<std::uint8_t>(on_node);
+    } else {
+      auto algorithm = planner_.choose(task.collective(), compressed ? bytes / 2 : bytes, task.allowed);
+      if (!algorithm.ok()) return algorithm.take_error();
+      task.call.algorithm = static_cast<std::uint8_t>(algorithm.value());
+    }
   }
   task.pages = task.page_elements == 0 || task.call.count == 0 ? 1 : (task.call.count + task.page_elements - 1) / task.page_elements;
   if (task.pages == 1) task.prefetch = 1;
@@ -54,6 +61,46 @@ Status Engine::open_task(Task& task) {
     publish_state(true);
   }
   publish(task, STEPCCL_OP_STARTED, STEPCCL_SUCCESS);
+  return {};
+}
+
+Status Engine::run_on_node(Task& task) {
+  transport::NodeCall call;
+  call.collective = task.collective();
+  call.send = task.send;
+  call.recv = task.recv;
+  call.count = task.call.count;
+  call.datatype = task.datatype();
+  call.redop = task.redop();
+  call.root = task.call.root;
+  call.tag = {static_cast<std::uint32_t>(task.sequence) & ~kMessageBit, task.signature};
+  begun_ |= STEPCCL_TRANSPORT_BIT(STEPCCL_TRANSPORT_SHM);
+  if (state_.sequence != task.sequence || state_.running == 0) {
+    state_.sequence = task.sequence;
+    publish_state(true);
+  }
+  last_progress_ns_ = monotonic_ns();
+  idle_since_ns_ = 0;
+  Status status = transports_[STEPCCL_TRANSPORT_SHM]->node_engine()->run(call, [&](const auto& waiting, bool moved) -> Status {
+    if (moved) {
+      if (stalled_ != 0) flight_.waits_for(std::exchange(stalled_, 0), {});
+      idle_since_ns_ = 0;
+    }
+    if (control_.failed()) return control_.failure();
+    node_waits_for_ = waiting;
+    Status rested = rest();
+    node_waits_for_ = {};
+    return rested;
+  });
+  stalled_ = 0;
+  if (!status.ok()) return status;
+  task.pages_started = 1;
+  if (task.background) {
+    const std::lock_guard lock(task.mutex);
+    task.pages_done.store(1, std::memory_order_release);
+  } else {
+    task.pages_done.store(1, std::memory_order_release);
+  }
   return {};
 }
 

@@ -56,11 +56,20 @@ Expected<Environment> Environment::read() {
   env.telemetry_dir = text({"STEPCCL_TELEMETRY_DIR"});
   env.control_file = text({"STEPCCL_CONTROL_FILE"});
   env.job_name = text({"STEPCCL_JOB_NAME"});
+  env.single_copy = text({"STEPCCL_SINGLE_COPY"});
+  env.encryption = text({"STEPCCL_ENCRYPTION"});
 
   const std::pair<std::optional<std::int64_t>*, NumberRule> numbers[] = {
       {&env.ib_gid_index, {"STEPCCL_IB_GID_INDEX", "NCCL_IB_GID_INDEX", -1, 65535}},
       {&env.ib_timeout, {"STEPCCL_IB_TIMEOUT", "NCCL_IB_TIMEOUT", 0, 31}},
       {&env.ib_retry_count, {"STEPCCL_IB_RETRY_CNT", "NCCL_IB_RETRY_CNT", 0, 7}},
+      {&env.ib_queue_pairs, {"STEPCCL_IB_QPS_PER_CONNECTION", "NCCL_IB_QPS_PER_CONNECTION", 1, 128}},
+      {&env.ib_split, {"STEPCCL_IB_SPLIT_DATA_ON_QPS", "NCCL_IB_SPLIT_DATA_ON_QPS", 0, 1}},
+      {&env.ib_traffic_class, {"STEPCCL_IB_TC", "NCCL_IB_TC", 0, 255}},
+      {&env.ib_service_level, {"STEPCCL_IB_SL", "NCCL_IB_SL", 0, 15}},
+      {&env.ib_pkey_index, {"STEPCCL_IB_PKEY", "NCCL_IB_PKEY", 0, 65535}},
+      {&env.ib_disable, {"STEPCCL_IB_DISABLE", "NCCL_IB_DISABLE", 0, 1}},
+      {&env.sockets, {"STEPCCL_SOCKETS", "NCCL_NSOCKS_PERTHREAD", 1, 16}},
       {&env.timeout_ms, {"STEPCCL_TIMEOUT_MS", nullptr, 1, 86'400'000}},
       {&env.heartbeat_timeout_ms, {"STEPCCL_HEARTBEAT_TIMEOUT_MS", nullptr, 0, 86'400'000}},
       {&env.fusion_bytes, {"STEPCCL_FUSION_BYTES", nullptr, 0, INT64_MAX}},

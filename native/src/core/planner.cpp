@@ -41,6 +41,11 @@ std::uint32_t Planner::allowed_for(stepccl_collective_t collective, std::uint32_
   return allowed != ~0u || policy == 0 ? allowed : policy;
 }
 
+stepccl_algorithm_t Planner::on_node(stepccl_collective_t collective, std::uint64_t bytes, std::uint32_t allowed) const {
+  const stepccl_algorithm_t algorithm = node_ != nullptr ? node_->algorithm_for(collective, bytes) : STEPCCL_ALGORITHM_AUTO;
+  return (allowed_for(collective, allowed) & (1u << algorithm)) != 0 ? algorithm : STEPCCL_ALGORITHM_AUTO;
+}
+
 double Planner::predict_us(const schedule::AlgorithmRow& row, double bytes) const {
   return row.cost(world_, bytes, model_) * settings_.correction(row.collective, row.algorithm, slowest_, bytes);
 }
@@ -64,6 +69,8 @@ Expected<stepccl_algorithm_t> Planner::choose(stepccl_collective_t collective, s
 
 Expected<stepccl_algorithm_t> Planner::explain(stepccl_collective_t collective, std::uint64_t bytes, std::uint32_t allowed, std::string& text) {
   auto chosen = choose(collective, bytes, allowed);
+  const stepccl_algorithm_t inside = on_node(collective, bytes, allowed);
+  if (inside != STEPCCL_ALGORITHM_AUTO) chosen = inside;
   if (!chosen.ok()) return chosen;
   const std::uint32_t may = allowed_for(collective, allowed);
   char line[256];
@@ -74,6 +81,7 @@ Expected<stepccl_algorithm_t> Planner::explain(stepccl_collective_t collective, 
                 settings_.calibrated != 0 ? "calibrated" : "assumed (stepccl-perf --calibrate measures)", stepccl_transport_name(slowest_), model_.alpha, model_.beta,
                 model_.gamma, model_.overhead, chunk_bytes_);
   text += line;
+  if (inside != STEPCCL_ALGORITHM_AUTO) text += "  all ranks share this node's memory: it runs there, without the messages that are timed below\n";
   for (const auto& row : schedule::algorithms()) {
     if (row.collective != collective) continue;
     const double factor = settings_.correction(row.collective, row.algorithm, slowest_, static_cast<double>(bytes));

@@ -9,6 +9,7 @@
 #include "core/engine_settings.hpp"
 #include "core/task.hpp"
 #include "schedule/schedule.hpp"
+#include "transport/node_engine.hpp"
 
 namespace stepccl {
 
@@ -26,6 +27,11 @@ class Planner {
   // Who runs where, and over what: the slowest path between any two ranks, and the slowest inside a node.
   void set_topology(std::vector<std::uint32_t> node_of, stepccl_transport slowest, stepccl_transport slowest_inside);
   void set_chunk_bytes(std::uint32_t bytes) noexcept { chunk_bytes_ = bytes; }
+
+  // What runs collectives in the memory of one node, where all ranks share it; may be null.
+  void set_node_engine(const transport::NodeEngine* engine) noexcept { node_ = engine; }
+  // The algorithm by which the node engine would run a call, AUTO where it would not. The same on every rank.
+  [[nodiscard]] stepccl_algorithm_t on_node(stepccl_collective_t collective, std::uint64_t bytes, std::uint32_t allowed) const;
 
   // The algorithm for a call, the same on every rank. UNSUPPORTED where nothing that is allowed exists.
   [[nodiscard]] Expected<stepccl_algorithm_t> choose(stepccl_collective_t collective, std::uint64_t bytes, std::uint32_t allowed);
@@ -71,6 +77,7 @@ class Planner {
   Key last_key_{};
   Plan* last_ = nullptr;
   bool keep_ = false;
+  const transport::NodeEngine* node_ = nullptr;
 };
 
 }  // namespace stepccl

@@ -108,10 +108,23 @@ Expected<Settings> Settings::resolve(const stepccl_config_t* given) {
   settings.control_file = env.control_file.value_or(STEPCCL_CONTROL_FILE);
   settings.job_name = or_text(config.job_name, env.job_name, "");
   settings.net_interface = or_text(config.net_interface, env.socket_ifname, "");
-  settings.ib_hca = or_text(config.ib_hca, env.ib_hca, "");
-  settings.ib_gid_index = config.ib_gid_index >= 0 ? config.ib_gid_index : static_cast<std::int32_t>(env.ib_gid_index.value_or(-1));
-  settings.ib_timeout = static_cast<std::uint8_t>(env.ib_timeout.value_or(20));
-  settings.ib_retry_count = static_cast<std::uint8_t>(env.ib_retry_count.value_or(7));
+  settings.rdma.choice.hca = or_text(config.ib_hca, env.ib_hca, "");
+  settings.rdma.choice.gid_index = config.ib_gid_index >= 0 ? config.ib_gid_index : static_cast<std::int32_t>(env.ib_gid_index.value_or(-1));
+  settings.rdma.timeout = static_cast<std::uint8_t>(env.ib_timeout.value_or(20));
+  settings.rdma.retry_count = static_cast<std::uint8_t>(env.ib_retry_count.value_or(7));
+  settings.rdma.queue_pairs = static_cast<std::uint32_t>(env.ib_queue_pairs.value_or(1));
+  settings.rdma.split = env.ib_split.value_or(0) != 0;
+  settings.rdma.traffic_class = static_cast<std::uint8_t>(env.ib_traffic_class.value_or(0));
+  settings.rdma.service_level = static_cast<std::uint8_t>(env.ib_service_level.value_or(0));
+  settings.rdma.pkey_index = static_cast<std::uint16_t>(env.ib_pkey_index.value_or(0));
+  settings.ib_disable = env.ib_disable.value_or(0) != 0;
+  const std::string encryption = env.encryption.value_or("off");
+  if (encryption != "off" && encryption != "tls") return refuse("STEPCCL_ENCRYPTION is \"" + encryption + "\": use off or tls");
+  settings.encryption = encryption == "tls";
+  settings.sockets = static_cast<std::uint8_t>(env.sockets.value_or(1));
+  const std::string single_copy = env.single_copy.value_or("auto");
+  if (single_copy != "auto" && single_copy != "off") return refuse("STEPCCL_SINGLE_COPY is \"" + single_copy + "\": use auto or off");
+  settings.single_copy = single_copy == "auto";
   settings.spin_us = env.spin_us.value_or(-1);
   return settings;
 }

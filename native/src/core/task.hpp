@@ -19,6 +19,7 @@ enum class TaskKind : std::uint8_t { collective, vector, send, recv };
 struct Task {
   TaskKind kind = TaskKind::collective;
   bool in_place = false;
+  bool on_node = false;                         // the node engine runs it, without a schedule
   bool background = false;                      // of the progress thread: someone may wait for it on `changed`
   std::uint8_t compression = STEPCCL_COMPRESSION_NONE;
   std::uint32_t timeout_ms = 0;

@@ -1,14 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "telemetry/ring_writer.hpp"
 
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <cstring>
 
 #include "core/clock.hpp"
@@ -16,31 +12,14 @@
 namespace stepccl::telemetry {
 
 bool RingWriter::open(const std::string& directory, std::uint64_t comm_id, std::uint32_t rank, std::uint32_t world, const std::string& job_name) {
-  char name[64];
-  std::snprintf(name, sizeof name, "/%d.%u.%016llx.ring", static_cast<int>(getpid()), rank, static_cast<unsigned long long>(comm_id));
-  const std::string path = directory + name;
-  // Not followed and not reused: the directory may be writable for others.
-  Fd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0660));
-  if (!fd) return false;
   constexpr std::size_t kFlowsAt = sizeof(stepccl_ring_header);
   constexpr std::size_t kOpsAt = kFlowsAt + STEPCCL_RING_FLOWS * sizeof(stepccl_flow);
   constexpr std::size_t kBytes = kOpsAt + STEPCCL_RING_OP_SLOTS * sizeof(stepccl_op);
-  // The umask may have cut the group's bits; without real blocks a full file system would be a SIGBUS later.
-  if (::fchmod(fd.get(), 0660) != 0 || ::posix_fallocate(fd.get(), 0, static_cast<off_t>(kBytes)) != 0) {
-    ::unlink(path.c_str());
-    return false;
-  }
-  void* map = ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
-  if (map == MAP_FAILED) {
-    ::unlink(path.c_str());
-    return false;
-  }
-  auto* base = static_cast<std::byte*>(map);
+  if (!file_.create(directory, comm_id, rank, "ring", kBytes)) return false;
+  std::byte* base = file_.data();
   header_ = reinterpret_cast<stepccl_ring_header*>(base);
   flows_ = reinterpret_cast<stepccl_flow*>(base + kFlowsAt);
   ops_ = reinterpret_cast<stepccl_op*>(base + kOpsAt);
-  bytes_ = kBytes;
-  path_ = path;
   header_->version = STEPCCL_RING_VERSION;
   header_->header_bytes = kFlowsAt;
   header_->op_slots = STEPCCL_RING_OP_SLOTS;
@@ -56,12 +35,6 @@ bool RingWriter::open(const std::string& directory, std::uint64_t comm_id, std::
   // Last: a reader that sees the magic sees all of it.
   __atomic_store_n(&header_->magic, STEPCCL_RING_MAGIC, __ATOMIC_RELEASE);
   return true;
-}
-
-RingWriter::~RingWriter() {
-  if (header_ == nullptr) return;
-  ::munmap(header_, bytes_);
-  ::unlink(path_.c_str());
 }
 
 Flow RingWriter::flow(std::uint32_t peer, stepccl_transport transport, const bootstrap::Endpoint& address) noexcept {

@@ -9,6 +9,7 @@
 
 #include "bootstrap/unique_id.hpp"
 #include "stepccl/telemetry.h"
+#include "telemetry/shared_file.hpp"
 
 namespace stepccl::telemetry {
 
@@ -34,15 +35,10 @@ class Flow {
 
 class RingWriter {
  public:
-  RingWriter() = default;
-  ~RingWriter();
-  RingWriter(const RingWriter&) = delete;
-  RingWriter& operator=(const RingWriter&) = delete;
-
   // Where the directory is missing or can't be written the writer stays closed: false, and no error.
   bool open(const std::string& directory, std::uint64_t comm_id, std::uint32_t rank, std::uint32_t world, const std::string& job_name);
   [[nodiscard]] bool is_open() const noexcept { return header_ != nullptr; }
-  [[nodiscard]] const std::string& path() const noexcept { return path_; }
+  [[nodiscard]] const std::string& path() const noexcept { return file_.path(); }
 
   // The flow of a peer, made at the first call. Beyond STEPCCL_RING_FLOWS flows are not published.
   [[nodiscard]] Flow flow(std::uint32_t peer, stepccl_transport transport, const bootstrap::Endpoint& address) noexcept;
@@ -51,12 +47,11 @@ class RingWriter {
   void heartbeat(std::uint64_t now_ns) noexcept;
 
  private:
+  SharedFile file_;
   stepccl_ring_header* header_ = nullptr;
   stepccl_flow* flows_ = nullptr;
   stepccl_op* ops_ = nullptr;
-  std::size_t bytes_ = 0;
   std::uint64_t head_ = 0;
-  std::string path_;
 };
 
 }  // namespace stepccl::telemetry

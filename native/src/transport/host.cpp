@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transport/host.hpp"
 
+#include <sched.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -24,6 +25,11 @@ std::uint64_t host_identity() {
   std::uint64_t identity = 0;
   std::memcpy(&identity, mac.data(), sizeof identity);
   return identity | 1u;
+}
+
+std::size_t available_cpus() noexcept {
+  cpu_set_t cpus;
+  return sched_getaffinity(0, sizeof cpus, &cpus) == 0 ? static_cast<std::size_t>(CPU_COUNT(&cpus)) : 1;
 }
 
 }  // namespace stepccl::transport

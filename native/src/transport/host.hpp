@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 namespace stepccl::transport {
@@ -9,5 +10,8 @@ namespace stepccl::transport {
 // /dev/shm mount, same network namespace, same user. 0 where one of these can't be read or /dev/shm can't be written:
 // shares with nobody.
 [[nodiscard]] std::uint64_t host_identity();
+
+// How many CPUs this process may run on.
+[[nodiscard]] std::size_t available_cpus() noexcept;
 
 }  // namespace stepccl::transport

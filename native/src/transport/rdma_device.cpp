@@ -74,9 +74,10 @@ Expected<Verbs<ibv_qp>> OpenDevice::create_qp(ibv_cq* cq, std::uint32_t sends, s
   return rdma_error(errno == ENOMEM ? STEPCCL_ERROR_MEMLOCK : STEPCCL_ERROR_TRANSPORT_FAILED, STEPCCL_PHASE_CONNECT, "ibv_create_qp: " + errno_text(errno));
 }
 
-Status to_init(const OpenDevice& device, ibv_qp* qp) {
+Status to_init(const OpenDevice& device, ibv_qp* qp, const RdmaOptions& options) {
   ibv_qp_attr attributes{};
   attributes.qp_state = IBV_QPS_INIT;
+  attributes.pkey_index = options.pkey_index;
   attributes.port_num = device.device().port;
   attributes.qp_access_flags = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
   const int error = device.api().modify_qp(qp, &attributes, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
@@ -84,8 +85,8 @@ Status to_init(const OpenDevice& device, ibv_qp* qp) {
   return {};
 }
 
-Status to_ready(const OpenDevice& device, ibv_qp* qp, const QueuePairInfo& own, const QueuePairInfo& peer, std::uint8_t timeout,
-                std::uint8_t retry_count) {
+Status to_ready(const OpenDevice& device, ibv_qp* qp, const ConnectionInfo& own, const QueuePairEnd& own_end, const ConnectionInfo& peer,
+                const QueuePairEnd& peer_end, const RdmaOptions& options) {
   const auto failed = [&](const char* state, int error) {
     return rdma_error(STEPCCL_ERROR_TRANSPORT_FAILED, STEPCCL_PHASE_CONNECT,
                       std::string("ibv_modify_qp to ") + state + " with GID index " + std::to_string(device.device().gid_index) + " of " +
@@ -94,8 +95,8 @@ Status to_ready(const OpenDevice& device, ibv_qp* qp, const QueuePairInfo& own, 
   ibv_qp_attr attributes{};
   attributes.qp_state = IBV_QPS_RTR;
   attributes.path_mtu = static_cast<ibv_mtu>(std::min(own.mtu, peer.mtu));
-  attributes.dest_qp_num = peer.qp_number;
-  attributes.rq_psn = peer.packet_number;
+  attributes.dest_qp_num = peer_end.number;
+  attributes.rq_psn = peer_end.packet_number;
   attributes.max_dest_rd_atomic = 1;
   attributes.min_rnr_timer = 12;  // 0.64 ms
   attributes.ah_attr.port_num = device.device().port;
@@ -104,8 +105,10 @@ Status to_ready(const OpenDevice& device, ibv_qp* qp, const QueuePairInfo& own, 
     std::memcpy(attributes.ah_attr.grh.dgid.raw, peer.gid.data(), peer.gid.size());
     attributes.ah_attr.grh.sgid_index = static_cast<std::uint8_t>(device.device().gid_index);
     attributes.ah_attr.grh.hop_limit = 255;
+    attributes.ah_attr.grh.traffic_class = options.traffic_class;
   }
   attributes.ah_attr.dlid = peer.lid;
+  attributes.ah_attr.sl = options.service_level;
   int error = device.api().modify_qp(qp, &attributes,
                                      IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
                                          IBV_QP_MIN_RNR_TIMER);
@@ -113,9 +116,9 @@ Status to_ready(const OpenDevice& device, ibv_qp* qp, const QueuePairInfo& own, 
 
   attributes = {};
   attributes.qp_state = IBV_QPS_RTS;
-  attributes.sq_psn = own.packet_number;
-  attributes.timeout = timeout;
-  attributes.retry_cnt = retry_count;
+  attributes.sq_psn = own_end.packet_number;
+  attributes.timeout = options.timeout;
+  attributes.retry_cnt = options.retry_count;
   attributes.rnr_retry = 7;
   attributes.max_rd_atomic = 1;
   error = device.api().modify_qp(qp, &attributes,

@@ -6,6 +6,8 @@
 #include <span>
 #include <vector>
 
+#include "transport/rdma.hpp"
+#include "transport/rdma_wire.hpp"
 #include "transport/transport.hpp"
 #include "transport/verbs.hpp"
 
@@ -52,25 +54,10 @@ class OpenDevice {
   Verbs<ibv_comp_channel> channel_;
 };
 
-// What two ends tell each other over their authenticated connection.
-struct QueuePairInfo {
-  std::uint32_t magic = 0x31514353u;  // "SCQ1"
-  std::uint32_t qp_number = 0;
-  std::uint32_t packet_number = 0;
-  std::uint16_t lid = 0;
-  std::uint8_t mtu = 0;  // enum ibv_mtu
-  std::uint8_t ethernet = 0;
-  std::array<std::uint8_t, 16> gid{};
-  std::uint64_t fifo_address = 0;
-  std::uint32_t fifo_key = 0;
-  std::uint32_t reserved = 0;
-};
-static_assert(sizeof(QueuePairInfo) == 48);
-
 // INIT, before the peer is known: receives may be posted.
-[[nodiscard]] Status to_init(const OpenDevice& device, ibv_qp* qp);
+[[nodiscard]] Status to_init(const OpenDevice& device, ibv_qp* qp, const RdmaOptions& options);
 // RTR and RTS, towards the peer.
-[[nodiscard]] Status to_ready(const OpenDevice& device, ibv_qp* qp, const QueuePairInfo& own, const QueuePairInfo& peer, std::uint8_t timeout,
-                              std::uint8_t retry_count);
+[[nodiscard]] Status to_ready(const OpenDevice& device, ibv_qp* qp, const ConnectionInfo& own, const QueuePairEnd& own_end,
+                              const ConnectionInfo& peer, const QueuePairEnd& peer_end, const RdmaOptions& options);
 
 }  // namespace stepccl::transport

@@ -9,12 +9,15 @@
 #include <sys/un.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <thread>
 
+#include "transport/host.hpp"
+#include "transport/node_engine.hpp"
 #include "transport/stream.hpp"
 
 namespace stepccl::transport {
@@ -37,11 +40,16 @@ struct Ring {
 struct InboxHeader {
   std::atomic<std::uint32_t> magic;
   std::uint32_t rings;
+  // A secret of its owner, and where it stands in the owner's own memory: whoever reads it there can read that memory.
+  std::uint64_t probe_address;
+  std::array<std::byte, 16> probe;
+  std::atomic<std::uint32_t> reads_peers;           // 1 its owner can read the memory of all, 2 it can't; 0 not known yet
   alignas(64) std::atomic<std::uint32_t> sleeping;  // its owner is about to sleep: whoever changes a ring wakes it
 };
 
 struct Inbox {
   alignas(64) InboxHeader header;
+  BoardArea board;
   Ring rings[1];  // as many as the node has ranks
 };
 
@@ -148,7 +156,8 @@ class ShmStream final : public ByteStream {
 
 class ShmTransport final : public StreamTransport {
  public:
-  ShmTransport(ControlPlane& control, Poller& poller, telemetry::RingWriter& ring) : StreamTransport(control, ring), poller_(poller) {
+  ShmTransport(ControlPlane& control, Poller& poller, telemetry::RingWriter& ring, bool single_copy)
+      : StreamTransport(control, ring), poller_(poller), single_copy_(single_copy) {
     const auto& members = control_.members();
     for (std::uint32_t rank = 0; rank < members.size(); ++rank) {
       if (members[rank].host == members[control_.key().rank].host) local_.push_back(rank);
@@ -156,15 +165,35 @@ class ShmTransport final : public StreamTransport {
   }
 
   ~ShmTransport() override {
-    all_connected();
+    forget_name();
     if (doorbell_) poller_.remove(doorbell_.get());
   }
 
   stepccl_transport kind() const noexcept override { return STEPCCL_TRANSPORT_SHM; }
 
-  void all_connected() noexcept override {
-    if (named_) ::shm_unlink(inbox_name(control_.key().comm_id, control_.key().rank).c_str());
-    named_ = false;
+  NodeEngine* node_engine() noexcept override { return node_engine_.get(); }
+
+  void all_connected() override {
+    forget_name();
+    if (local_.size() != control_.members().size() || local_.size() < 2) return;
+    std::vector<BoardArea*> areas;
+    std::vector<pid_t> pids;
+    std::vector<telemetry::Flow> flows;
+    bool everyone_reads = true;
+    for (const std::uint32_t rank : local_) {
+      Inbox* inbox = inbox_of(rank);
+      areas.push_back(&inbox->board);
+      pids.push_back(static_cast<pid_t>(control_.members()[rank].pid));
+      flows.push_back(rank == control_.key().rank ? telemetry::Flow() : ring_.flow(rank, kind(), {}));
+      everyone_reads = everyone_reads && inbox->header.reads_peers.load(std::memory_order_acquire) == 1;
+    }
+    const auto ring_peer = [this](std::uint32_t rank) {
+      std::atomic<std::uint32_t>& sleeping = inbox_of(rank)->header.sleeping;
+      if (sleeping.load(std::memory_order_relaxed) != 0 && sleeping.exchange(0, std::memory_order_relaxed) != 0) wake(rank);
+    };
+    node_engine_ = std::make_unique<NodeEngine>(std::make_unique<Board>(control_.key().rank, std::move(areas), ring_peer),
+                                                everyone_reads ? make_cross_memory_attach(std::move(pids)) : nullptr,
+                                                local_.size() > available_cpus(), std::move(flows));
   }
 
   Status start(Deadline deadline) {
@@ -192,12 +221,17 @@ class ShmTransport final : public StreamTransport {
     auto mapped = map(fd.get(), name);
     if (!mapped.ok()) return mapped.take_error();
     own_ = std::move(mapped.value());
-    own_.inbox()->header.rings = static_cast<std::uint32_t>(local_.size());
+    InboxHeader& header = own_.inbox()->header;
+    header.rings = static_cast<std::uint32_t>(local_.size());
+    if (Status status = bootstrap::random_bytes(probe_); !status.ok()) return status;
+    header.probe = probe_;
+    header.probe_address = reinterpret_cast<std::uint64_t>(probe_.data());
     own_.inbox()->header.magic.store(kInboxMagic, std::memory_order_release);
     for (const std::uint32_t peer : local_) {
       if (peer == rank) continue;
       if (Status status = open_inbox(peer, deadline); !status.ok()) return status;
     }
+    header.reads_peers.store(single_copy_ && reads_all_peers() ? 1 : 2, std::memory_order_release);
     return {};
   }
 
@@ -205,12 +239,44 @@ class ShmTransport final : public StreamTransport {
     std::atomic<std::uint32_t>& sleeping = own_.inbox()->header.sleeping;
     sleeping.store(1, std::memory_order_relaxed);
     std::atomic_thread_fence(std::memory_order_seq_cst);
+    if (node_engine_ != nullptr && node_engine_->board().awaited && node_engine_->board().awaited()) {
+      sleeping.store(0, std::memory_order_relaxed);
+      return false;
+    }
     auto calm = StreamTransport::may_sleep();
     if (!calm.ok() || !calm.value()) sleeping.store(0, std::memory_order_relaxed);
     return calm;
   }
 
  private:
+  Inbox* inbox_of(std::uint32_t rank) const noexcept { return rank == control_.key().rank ? own_.inbox() : peers_.at(rank).inbox(); }
+
+  void forget_name() noexcept {
+    if (named_) ::shm_unlink(inbox_name(control_.key().comm_id, control_.key().rank).c_str());
+    named_ = false;
+  }
+
+  void wake(std::uint32_t peer) noexcept {
+    sockaddr_un address;
+    const socklen_t length = doorbell_address(address, control_.key().comm_id, peer);
+    const char byte = 1;
+    // Full means that the peer has bells enough; gone is the control plane's to tell.
+    (void)::sendto(doorbell_.get(), &byte, sizeof byte, MSG_NOSIGNAL, reinterpret_cast<const sockaddr*>(&address), length);
+  }
+
+  // The process of a member's number may be another one in this PID namespace: only its secret proves that it is the peer.
+  bool reads_all_peers() const {
+    std::vector<pid_t> pids;
+    for (const auto& member : control_.members()) pids.push_back(static_cast<pid_t>(member.pid));
+    const auto copy = make_cross_memory_attach(std::move(pids));
+    for (const auto& [peer, mapping] : peers_) {
+      std::array<std::byte, 16> seen{};
+      const InboxHeader& header = mapping.inbox()->header;
+      if (!copy->read(peer, {header.probe_address, 0}, 0, seen).ok() || seen != header.probe) return false;
+    }
+    return true;
+  }
+
   Expected<Mapping> map(int fd, const std::string& name) const {
     const std::size_t bytes = inbox_bytes(local_.size());
     void* base = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
@@ -241,33 +307,30 @@ class ShmTransport final : public StreamTransport {
     }
   }
 
-  Expected<std::unique_ptr<ByteStream>> open(std::uint32_t peer, Deadline) override {
+  Expected<std::unique_ptr<ByteStream>> open(std::uint32_t peer, std::size_t, Deadline) override {
     const auto index = [this](std::uint32_t rank) { return static_cast<std::size_t>(std::lower_bound(local_.begin(), local_.end(), rank) - local_.begin()); };
     Inbox* theirs = peers_.at(peer).inbox();
     Ring& out = theirs->rings[index(control_.key().rank)];
     Ring& in = own_.inbox()->rings[index(peer)];
-    const auto wake = [this, peer] {
-      sockaddr_un address;
-      const socklen_t length = doorbell_address(address, control_.key().comm_id, peer);
-      const char byte = 1;
-      // Full means that the peer has bells enough; gone is the control plane's to tell.
-      (void)::sendto(doorbell_.get(), &byte, sizeof byte, MSG_NOSIGNAL, reinterpret_cast<const sockaddr*>(&address), length);
-    };
-    return std::unique_ptr<ByteStream>(std::make_unique<ShmStream>(out, in, theirs->header.sleeping, wake));
+    return std::unique_ptr<ByteStream>(std::make_unique<ShmStream>(out, in, theirs->header.sleeping, [this, peer] { wake(peer); }));
   }
 
   Poller& poller_;
   std::vector<std::uint32_t> local_;  // ranks of this node, ascending
   Fd doorbell_;
   bool named_ = false;
+  bool single_copy_;
+  std::array<std::byte, 16> probe_{};
   Mapping own_;
   std::map<std::uint32_t, Mapping> peers_;
+  std::unique_ptr<NodeEngine> node_engine_;  // declared last: it uses the mappings
 };
 
 }  // namespace
 
-Expected<std::unique_ptr<Transport>> make_shm(ControlPlane& control, Poller& poller, telemetry::RingWriter& ring, Deadline deadline) {
-  auto transport = std::make_unique<ShmTransport>(control, poller, ring);
+Expected<std::unique_ptr<Transport>> make_shm(ControlPlane& control, Poller& poller, telemetry::RingWriter& ring, bool single_copy,
+                                             Deadline deadline) {
+  auto transport = std::make_unique<ShmTransport>(control, poller, ring, single_copy);
   if (Status status = transport->start(deadline); !status.ok()) return status.take_error();
   return std::unique_ptr<Transport>(std::move(transport));
 }

@@ -38,16 +38,19 @@ class StreamTransport : public Transport {
   [[nodiscard]] Expected<bool> may_sleep() override;
 
  protected:
-  [[nodiscard]] virtual Expected<std::unique_ptr<ByteStream>> open(std::uint32_t peer, Deadline deadline) = 0;
+  // How many streams join two ranks; messages take them in turn. The same on every rank.
+  [[nodiscard]] virtual std::size_t lanes() const noexcept { return 1; }
+  [[nodiscard]] virtual Expected<std::unique_ptr<ByteStream>> open(std::uint32_t peer, std::size_t lane, Deadline deadline) = 0;
 
   bootstrap::ControlPlane& control_;
   telemetry::RingWriter& ring_;
+  struct Lane;
   struct Channel;
   std::map<std::uint32_t, std::shared_ptr<Channel>> channels_;  // shared_ptr: Channel is complete only in stream.cpp
 
  private:
-  [[nodiscard]] Status write_some(Channel& channel, std::vector<std::uint32_t>& finished, bool& moved);
-  [[nodiscard]] Status read_some(Channel& channel, std::vector<std::uint32_t>& finished, bool& moved);
+  [[nodiscard]] Status write_some(Channel& channel, Lane& lane, std::vector<std::uint32_t>& finished, bool& moved);
+  [[nodiscard]] Status read_some(Channel& channel, Lane& lane, std::vector<std::uint32_t>& finished, bool& moved);
   [[nodiscard]] Error broken(Channel& channel, Error error);
 };
 

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "transport/stream.hpp"
+#include "transport/tls.hpp"
 
 namespace stepccl::transport {
 namespace {
@@ -18,7 +19,7 @@ using bootstrap::ControlPlane;
 // again after an event.
 class TcpStream final : public ByteStream {
  public:
-  TcpStream(Fd fd, Poller& poller) : fd_(std::move(fd)), poller_(poller) {}
+  TcpStream(Fd fd, Poller& poller, std::unique_ptr<TlsSession> tls) : fd_(std::move(fd)), poller_(poller), tls_(std::move(tls)) {}
   ~TcpStream() override { poller_.remove(fd_.get()); }
 
   Status watch() {
@@ -29,6 +30,7 @@ class TcpStream final : public ByteStream {
   }
 
   Expected<std::size_t> write(std::span<const iovec> parts) override {
+    if (tls_ != nullptr) return through_tls(tls_->write(parts), writable_);
     msghdr message{};
     message.msg_iov = const_cast<iovec*>(parts.data());
     message.msg_iovlen = parts.size();
@@ -38,6 +40,7 @@ class TcpStream final : public ByteStream {
   }
 
   Expected<std::size_t> read(std::span<const iovec> parts) override {
+    if (tls_ != nullptr) return through_tls(tls_->read(parts), readable_);
     const ssize_t got = ::readv(fd_.get(), parts.data(), static_cast<int>(parts.size()));
     if (got < 0) return none_or_error("recv", readable_);
     if (got == 0) return Error{STEPCCL_ERROR_PEER_CLOSED, -1, {}, {}, "the peer closed the connection"};
@@ -45,9 +48,14 @@ class TcpStream final : public ByteStream {
   }
 
   bool may_write() const noexcept override { return writable_; }
-  bool may_read() const noexcept override { return readable_; }
+  bool may_read() const noexcept override { return readable_ || (tls_ != nullptr && tls_->has_more()); }
 
  private:
+  static Expected<std::size_t> through_tls(Expected<std::size_t> moved, bool& ready) {
+    if (moved.ok() && moved.value() == 0) ready = false;
+    return moved;
+  }
+
   Expected<std::size_t> none_or_error(const char* call, bool& ready) {
     if (errno == EINTR) return std::size_t{0};
     if (errno == EAGAIN) {
@@ -60,6 +68,7 @@ class TcpStream final : public ByteStream {
 
   Fd fd_;
   Poller& poller_;
+  std::unique_ptr<TlsSession> tls_;
   bool readable_ = true;
   bool writable_ = true;
 };
@@ -72,11 +81,26 @@ class TcpTransport final : public StreamTransport {
   stepccl_transport kind() const noexcept override { return STEPCCL_TRANSPORT_TCP; }
 
  private:
-  Expected<std::unique_ptr<ByteStream>> open(std::uint32_t peer, Deadline deadline) override {
-    auto fd = data_connection(control_, peer, bootstrap::Role::tcp_data, kind(), deadline);
+  std::size_t lanes() const noexcept override { return control_.settings().sockets; }
+
+  Expected<std::unique_ptr<ByteStream>> open(std::uint32_t peer, std::size_t lane, Deadline deadline) override {
+    auto fd = data_connection(control_, peer, bootstrap::tcp_data_role(lane), kind(), deadline);
     if (!fd.ok()) return fd.take_error();
     bootstrap::tune_socket(fd.value().get(), timeout_ms_);
-    auto stream = std::make_unique<TcpStream>(std::move(fd.value()), poller_);
+    std::unique_ptr<TlsSession> tls;
+    if (control_.settings().encryption != 0) {
+      const auto side = control_.key().rank < peer ? TlsSession::Side::server : TlsSession::Side::client;
+      auto opened = TlsSession::open(fd.value().get(), side, control_.key(), peer, deadline, [this] { return control_.failed(); });
+      if (!opened.ok()) {
+        if (control_.failed()) return control_.failure();
+        Error error = opened.take_error();
+        error.phase = STEPCCL_PHASE_CONNECT;
+        error.peer = static_cast<std::int32_t>(peer);
+        return error;
+      }
+      tls = std::move(opened.value());
+    }
+    auto stream = std::make_unique<TcpStream>(std::move(fd.value()), poller_, std::move(tls));
     if (Status status = stream->watch(); !status.ok()) return status.take_error();
     return std::unique_ptr<ByteStream>(std::move(stream));
   }

@@ -9,7 +9,8 @@
 
 namespace stepccl::transport {
 
-// One socket per peer, non-blocking; a message is a 24-byte header and the data, straight from and to the buffers.
+// Non-blocking sockets; a message is a 24-byte header and the data, straight from and to the buffers. With the job's setting
+// `sockets` above 1 messages take several connections in turn, with `encryption` they run through TLS 1.3.
 [[nodiscard]] std::unique_ptr<Transport> make_tcp(bootstrap::ControlPlane& control, Poller& poller,
                                                   telemetry::RingWriter& ring, std::uint32_t timeout_ms);
 

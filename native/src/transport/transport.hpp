@@ -28,6 +28,8 @@ struct Region {
   bool lasting = false;  // belongs to the library and stays where it is: a registration may be kept
 };
 
+class NodeEngine;
+
 class Transport {
  public:
   virtual ~Transport() = default;
@@ -42,7 +44,10 @@ class Transport {
   [[nodiscard]] virtual Status connect(std::uint32_t peer, Deadline deadline) = 0;
 
   // Every rank has come as far as this one: what was only needed to find each other may go.
-  virtual void all_connected() noexcept {}
+  virtual void all_connected() {}
+
+  // What runs collectives in the memory of one node, where all ranks share it; nullptr elsewhere.
+  [[nodiscard]] virtual NodeEngine* node_engine() noexcept { return nullptr; }
 
   // Brackets one or more operations. Between them posts are allowed and begin() may be called again to add regions;
   // after an error end() still has to be called, and then nothing touches any of the regions any more.

@@ -5,6 +5,7 @@
 #include <dlfcn.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <charconv>
 #include <cstring>
@@ -19,6 +20,8 @@ namespace {
 Error unavailable(std::string cause) {
   return make_error(STEPCCL_ERROR_TRANSPORT_UNAVAILABLE, STEPCCL_PHASE_CONNECT, std::move(cause), -1, STEPCCL_TRANSPORT_RDMA);
 }
+
+std::atomic<const VerbsApi*> other_api{nullptr};
 
 struct Loaded {
   VerbsApi api;
@@ -137,7 +140,10 @@ std::optional<std::string> choose_gid(const std::string& port_path, const bootst
 
 }  // namespace
 
+void use_verbs(const VerbsApi* api) noexcept { other_api.store(api); }
+
 Expected<const VerbsApi*> load_verbs() {
+  if (const VerbsApi* api = other_api.load(); api != nullptr) return api;
   static const Loaded loaded = load();
   if (!loaded.problem.empty()) return unavailable(loaded.problem);
   return &loaded.api;
@@ -181,7 +187,7 @@ bool hca_selects(const std::string& list, const std::string& name, int port) {
 Expected<RdmaDevice> find_rdma_device(const bootstrap::Endpoint& data_address, const RdmaChoice& choice) {
   auto api = load_verbs();
   if (!api.ok()) return api.take_error();
-  const std::string root = "/sys/class/infiniband";
+  const std::string root = api.value()->sysfs;
   const auto devices = list_directory(root);
   if (devices.empty()) return unavailable("this node has no RDMA device (" + root + " is empty)");
   std::string reasons;

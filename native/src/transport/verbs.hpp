@@ -17,7 +17,7 @@
 
 namespace stepccl::transport {
 
-// The calls that are used. Posting and polling go through the context's own table. A test may pass another table.
+// The calls that are used. Posting and polling go through the context's own table.
 struct VerbsApi {
   ibv_device** (*get_device_list)(int* count) = nullptr;
   void (*free_device_list)(ibv_device** list) = nullptr;
@@ -39,10 +39,13 @@ struct VerbsApi {
   int (*modify_qp)(ibv_qp* qp, ibv_qp_attr* attributes, int mask) = nullptr;
   int (*destroy_qp)(ibv_qp* qp) = nullptr;
   const char* (*wc_status_str)(ibv_wc_status status) = nullptr;
+  const char* sysfs = "/sys/class/infiniband";  // where the kernel describes devices, ports and GIDs
 };
 
 // Loads libibverbs.so.1 once. TRANSPORT_UNAVAILABLE where it is missing.
 [[nodiscard]] Expected<const VerbsApi*> load_verbs();
+// Another table instead, for the tests' emulator; nullptr = libibverbs again. What was opened before keeps its own.
+void use_verbs(const VerbsApi* api) noexcept;
 
 // The user's choice, in NCCL's grammar.
 struct RdmaChoice {

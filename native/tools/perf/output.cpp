@@ -53,7 +53,8 @@ std::string host_name() {
 
 void Output::unique_id(const stepccl_unique_id_t& id) const { print_event(Json{{"event", "unique_id"}, {"id", to_hex(id)}}); }
 
-void Output::start(stepccl_transport transport) const {
+void Output::start(const stepccl_comm_info_t& info) const {
+  const auto transport = static_cast<stepccl_transport>(info.transport);
   const auto one = [](const auto& list, const char* name) { return list.size() == 1 ? name : "all"; };
   const char* datatype = one(arguments_.datatypes, stepccl_datatype_name(arguments_.datatypes.front()));
   const bool reducing = std::any_of(arguments_.collectives.begin(), arguments_.collectives.end(), is_reducing);
@@ -70,6 +71,7 @@ void Output::start(stepccl_transport transport) const {
                {"redop", redop},
                {"hostname", host_name()},
                {"pid", ::getpid()},
+               {"encryption", info.encryption != 0 ? "tls" : "off"},
                {"version", stepccl_version()}});
     return;
   }

@@ -35,7 +35,7 @@ class Output {
   Output(const Arguments& arguments, std::uint32_t rank, std::uint32_t world) : arguments_(arguments), rank_(rank), world_(world) {}
 
   void unique_id(const stepccl_unique_id_t& id) const;
-  void start(stepccl_transport transport) const;
+  void start(const stepccl_comm_info_t& info) const;
   void row(const Row& row) const;
   // Why an algorithm was chosen, with --explain.
   void explanation(stepccl_collective_t collective, std::uint64_t bytes, stepccl_algorithm_t algorithm, const std::string& text) const;

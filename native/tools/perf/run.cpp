@@ -149,7 +149,7 @@ int run_rank(const Arguments& arguments, std::uint32_t rank, std::uint32_t world
   stepccl_comm_info_t info{};
   info.size = sizeof info;
   (void)stepccl_comm_query(comm, &info);
-  output.start(static_cast<stepccl_transport>(info.transport));
+  output.start(info);
 
   std::uint64_t wrong = 0;
   bool good = false;

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/board.hpp"
+
+#include <algorithm>
+
+namespace stepccl::transport {
+
+bool Board::may_post(std::uint64_t number) noexcept {
+  if (number <= kBoardSlots || all_done_ >= number - kBoardSlots) return true;
+  std::uint64_t least = ~std::uint64_t{0};
+  for (std::uint32_t peer = 0; peer < world(); ++peer) {
+    if (peer != rank_) least = std::min(least, areas_[peer]->done.load(std::memory_order_acquire));
+  }
+  all_done_ = least;
+  return all_done_ >= number - kBoardSlots;
+}
+
+void Board::post(std::uint64_t number, const OperationTag& tag) {
+  BoardArea::Slot& own = slot(rank_, number);
+  own.tag = tag;
+  own.number.store(number, std::memory_order_release);
+  ring_all();
+}
+
+void Board::finish(std::uint64_t number) {
+  areas_[rank_]->done.store(number, std::memory_order_release);
+  ring_all();
+}
+
+void Board::ring_all() {
+  // Pairs with the fence before a sleep: either the sleeper sees the store, or this sees that it sleeps.
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  for (std::uint32_t peer = 0; peer < world(); ++peer) {
+    if (peer != rank_) ring_(peer);
+  }
+}
+
+}  // namespace stepccl::transport

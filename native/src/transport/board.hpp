@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// A place in shared memory where the ranks of one node post small things for all others to read: a message, or where
+// larger ones stand. Posting is one write with a flag in its first cache line; there is no handshake.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "transport/transport.hpp"
+
+namespace stepccl::transport {
+
+constexpr std::size_t kBoardSlots = 4;
+constexpr std::size_t kBoardBytes = (16u << 10) + 48;  // of one post; the first 48 share the flag's cache line
+
+// In shared memory, written by its owner alone.
+struct BoardArea {
+  struct Slot {
+    alignas(64) std::atomic<std::uint64_t> number;  // of the exchange whose post stands here
+    OperationTag tag;
+    std::byte data[kBoardBytes];
+  };
+  alignas(64) std::atomic<std::uint64_t> done;  // the last exchange that its owner needs nothing of any more
+  Slot slots[kBoardSlots];
+};
+static_assert(offsetof(BoardArea::Slot, data) == 16 && sizeof(BoardArea::Slot) % 64 == 0);
+
+// Exchanges are numbered from 1, the same on every rank. In exchange e a rank may post, read what others posted, and must
+// say finish(e) at the end, in ascending order.
+class Board {
+ public:
+  // `areas` by rank of the communicator, all mapped; `ring` wakes a rank if it sleeps.
+  Board(std::uint32_t rank, std::vector<BoardArea*> areas, std::function<void(std::uint32_t rank)> ring)
+      : rank_(rank), areas_(std::move(areas)), ring_(std::move(ring)) {}
+
+  [[nodiscard]] std::uint32_t rank() const noexcept { return rank_; }
+  [[nodiscard]] std::uint32_t world() const noexcept { return static_cast<std::uint32_t>(areas_.size()); }
+  // The number of the next exchange.
+  [[nodiscard]] std::uint64_t next() noexcept { return ++exchange_; }
+
+  // Whether the post of kBoardSlots exchanges ago has been read by all, so that exchange `number` may be posted.
+  [[nodiscard]] bool may_post(std::uint64_t number) noexcept;
+  // Where the post of this exchange goes: kBoardBytes, to be filled before post().
+  [[nodiscard]] std::byte* draft(std::uint64_t number) noexcept { return slot(rank_, number).data; }
+  void post(std::uint64_t number, const OperationTag& tag);
+  // Whether a peer has posted, and what.
+  [[nodiscard]] bool has_posted(std::uint32_t peer, std::uint64_t number) const noexcept {
+    return slot(peer, number).number.load(std::memory_order_acquire) == number;
+  }
+  [[nodiscard]] const std::byte* posted(std::uint32_t peer, std::uint64_t number) const noexcept { return slot(peer, number).data; }
+  [[nodiscard]] const OperationTag& tag_of(std::uint32_t peer, std::uint64_t number) const noexcept { return slot(peer, number).tag; }
+  // This rank needs nothing of this exchange, and of those before, any more.
+  void finish(std::uint64_t number);
+  [[nodiscard]] bool has_finished(std::uint32_t peer, std::uint64_t number) const noexcept {
+    return areas_[peer]->done.load(std::memory_order_acquire) >= number;
+  }
+
+  // What the owner waits for while it sleeps; asked once more before it does. Empty: nothing.
+  std::function<bool()> awaited;
+
+ private:
+  [[nodiscard]] BoardArea::Slot& slot(std::uint32_t peer, std::uint64_t number) const noexcept { return areas_[peer]->slots[number % kBoardSlots]; }
+  void ring_all();
+
+  std::uint32_t rank_;
+  std::vector<BoardArea*> areas_;
+  std::function<void(std::uint32_t)> ring_;
+  std::uint64_t exchange_ = 0;
+  std::uint64_t all_done_ = 0;  // every rank has finished it, as last seen
+};
+
+}  // namespace stepccl::transport
