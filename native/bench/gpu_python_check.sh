@@ -10,7 +10,7 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd -P)
 out=${1:-${OUT:-$(mktemp -d)}}
 python=${STEPCCL_TEST_PYTHON:-$(command -v python3)}
 mkdir -p "$out"
-export STEPCCL_LIBRARY=${STEPCCL_LIBRARY:-$root/build/out/native-cuda/libstepccl.so}
+export STEPCCL_LIBRARY=${STEPCCL_LIBRARY:-$root/build/out/gpu/libstepccl.so}
 [ -e "$STEPCCL_LIBRARY" ] || { echo "gpu_python_check: $STEPCCL_LIBRARY is not there: build the library with USE_CUDA=ON, or set STEPCCL_LIBRARY" >&2; exit 1; }
 # NVLink multicast stays off: on a shared host it can put GPUs out of service.
 export NCCL_NVLS_ENABLE=0 TORCH_SYMM_MEM_DISABLE_MULTICAST=1 NVSHMEM_DISABLE_NVLS=1
