@@ -217,6 +217,37 @@ describe("bring-up", () => {
     expect(fleet.get("n1")).toMatchObject({ phase: "failed", member: null, error: { code } });
   });
 
+  it("a full disk and a kernel without a module are refused before anything is changed; the others come up, and so do these when mended", async () => {
+    makeBundle(dir, MINIMAL, KERNELS);
+    const fleet = open();
+    const asked = new Map<string, string[]>();
+    const spoil: Record<string, (text: string) => string> = {
+      n2: (text) => text.replace("free_opt=9999999", "free_opt=0"),
+      n3: (text) => `${text.replace("kernel=6.1.0", "kernel=5.15.0-91-generic")}build=no\n`,
+    };
+    for (const [i, name] of ["n1", "n2", "n3"].entries()) {
+      await fleet.add(input(name));
+      node(name).agent = new FakeAgent(`10.77.0.${i + 1}`);
+      asked.set(name, []);
+      const base = healthy();
+      node(name).answer = async (command, options) => {
+        const script = nameOf(options.stdin);
+        asked.get(name)!.push(script);
+        const answer = await base(command, options);
+        return script === "preflight" ? { stdout: (spoil[name] ?? ((text) => text))(answer.stdout ?? "") } : answer;
+      };
+    }
+    const view = await ended(fleet, (await fleet.bringUp(["n1", "n2", "n3"])).operationId);
+    expect(view.nodes.map((part) => [part.nodeId, part.state, part.error?.code ?? null])).toEqual([["n1", "succeeded", null], ["n2", "failed", "H305"], ["n3", "failed", "H306"]]);
+    expect(view.nodes[1]?.error).toMatchObject({ message: expect.stringContaining("0 bytes free at /opt"), next: expect.stringContaining("Free space") });
+    expect(view.nodes[2]?.error).toMatchObject({ message: expect.stringContaining("5.15.0-91-generic"), next: expect.stringContaining("linux-headers-5.15.0-91-generic") });
+    expect([asked.get("n2"), asked.get("n3")]).toEqual([["preflight"], ["preflight"]]);
+    expect([phase(fleet, "n1"), phase(fleet, "n2"), phase(fleet, "n3")]).toEqual(["up", "failed", "failed"]);
+    delete spoil["n2"];
+    delete spoil["n3"];
+    expect((await ended(fleet, (await fleet.bringUp(["n2", "n3"])).operationId)).state).toBe("succeeded");
+  });
+
   it("shows who else holds a node, breaks exactly that hold, and then goes on", async () => {
     const fleet = open();
     await fleet.add(input("n1"));
