@@ -16,7 +16,9 @@ enum : std::uint8_t { kProtocolLL = 1, kProtocolLL128 = 2, kProtocolSimple = 4, 
 struct ChoicePolicy {
   std::array<std::uint32_t, STEPCCL_COLLECTIVE_COUNT> algorithms{};  // bits 1 << stepccl_algorithm_t; 0 = all
   std::array<std::uint8_t, STEPCCL_COLLECTIVE_COUNT> protocols{};    // 0 = all
+  std::array<std::uint8_t, 2> reserved{};                            // rank 0 sends it as it stands: no bytes without a value
 };
+static_assert(sizeof(ChoicePolicy) == STEPCCL_COLLECTIVE_COUNT * 5 + 2);
 
 // NCCL's grammar: entries separated by ';', each a comma list with an optional "function:" in front; '^' in front of a
 // list excludes it. Later entries win, entries with a function over those without. Case and underscores do not count.

@@ -42,7 +42,7 @@ struct EngineSettings {
   std::uint8_t compression = STEPCCL_COMPRESSION_NONE;
   std::uint8_t priority_levels = 1;
   std::uint8_t calibrated = 0;  // the figures were measured
-  std::uint8_t reserved[3] = {};
+  std::uint8_t reserved[5] = {};
   std::uint32_t corrections_used = 0;
   double gamma_us_per_byte = 1e-4;
   std::array<LinkFigures, kTransportKinds> links = default_links();
@@ -54,6 +54,8 @@ struct EngineSettings {
   // The factor for a size, linear in its logarithm between the measured ones; 1 where nothing was measured.
   [[nodiscard]] double correction(stepccl_collective_t collective, stepccl_algorithm_t algorithm, stepccl_transport transport, double bytes) const noexcept;
 };
+
+static_assert(sizeof(EngineSettings) == 24 + sizeof(ChoicePolicy) + 8 + 4 + 8 + kTransportKinds * sizeof(LinkFigures) + kMaxCorrections * sizeof(Correction));
 
 constexpr std::size_t kEngineSettingsBytes = 8168;  // bootstrap::JobSettings::engine
 static_assert(sizeof(EngineSettings) <= kEngineSettingsBytes);
