@@ -62,25 +62,33 @@ interface Item { spec: Spec; command: string }
 function script(items: readonly Item[], mark: string, batchMs: number): string {
   const runs = items.map(({ spec, command }) => {
     const seconds = Math.ceil(spec.timeoutMs / 1000);
-    return `run ${spec.id} ${seconds} ${spec.maxBytes} ${shellQuote(PATH + command)}`;
+    return spec.light === true ? `light ${spec.id} ${shellQuote(command)}` : `run ${spec.id} ${seconds} ${spec.maxBytes} ${shellQuote(command)}`;
   });
-  return [runner(mark, Math.ceil(batchMs / 1000)), ...runs].join("\n");
+  return [PATH, runner(mark, Math.ceil(batchMs / 1000)), ...runs].join("\n");
 }
 
+/**
+ * Forks cost most on a busy node, so the shell does what it can by itself: it reads the status and the time (uptime, since clocks jump)
+ * without a program, and a `light` command, which only reads files in memory, runs without the clock that ends others.
+ */
 function runner(mark: string, batchSeconds: number): string {
-  // Each command writes into a file of its own in memory, so that a pipe can cut it without changing its status.
   return [
     "d=$(mktemp -d /dev/shm/stepccl-diag.XXXXXX 2>/dev/null || mktemp -d) || exit 70",
     "trap 'rm -rf \"$d\"' EXIT HUP INT TERM",
-    // On a slow node the time of all is over before their turn comes for some: those are named, and what was read is not lost. By uptime: clocks jump.
-    "up() { read -r u _ </proc/uptime; echo \"${u%%.*}\"; }",
-    `limit=$(($(up) + ${batchSeconds}))`,
+    // On a slow node the time of all is over before their turn comes for some: those are named, and what was read is not lost.
+    "read -r u _ </proc/uptime; u=${u%%.*}",
+    `limit=$((u + ${batchSeconds}))`,
+    `told() { read -r u _ </proc/uptime; printf '\\n%s %s %s %s %s\\n' ${mark} "$1" "$2" "$b" "$u"; [ ! -s "$d/e" ] || head -c 2000 "$d/e"; printf '\\n%s\\n' ${mark}; }`,
+    `late() { read -r b _ </proc/uptime; : >"$d/e"; [ "\${b%%.*}" -lt "$limit" ] || { told "$1" 124; return 1; }; }`,
     "run() {",
-    "  b=$(date +%s%N)",
-    `  if [ "$(up)" -ge "$limit" ]; then printf '\\n%s %s 124 %s %s\\n\\n%s\\n' ${mark} "$1" "$b" "$b" ${mark}; return; fi`,
+    "  late \"$1\" || return 0",
+    // Its output goes through a pipe that cuts it, its status through a file in memory.
     "  { timeout -k 2 \"$2\" sh -c \"$4\" 2>\"$d/e\" </dev/null; echo $? >\"$d/s\"; } | head -c \"$3\"",
-    `  printf '\\n%s %s %s %s %s\\n' ${mark} "$1" "$(cat "$d/s")" "$b" "$(date +%s%N)"`,
-    `  head -c 2000 "$d/e"; printf '\\n%s\\n' ${mark}`,
+    "  read -r s <\"$d/s\"; told \"$1\" \"$s\"",
+    "}",
+    "light() {",
+    "  late \"$1\" || return 0",
+    "  ( eval \"$2\" ) 2>\"$d/e\" </dev/null; told \"$1\" $?",
     "}",
   ].join("\n");
 }
@@ -113,24 +121,24 @@ function shown(command: string, root: boolean): string {
   return root ? `sudo ${command}` : command;
 }
 
-/** Output, mark with name, status and times in ns, standard error, mark. The marks are random: no output can hold them. */
+/** Output, mark with name, status and times in seconds of uptime, standard error, mark. The marks are random: no output can hold them. */
 function parse(stdout: string, mark: string, items: readonly Item[], channel: { host: string; root: boolean; beganAtMs: number; endedAtMs: number }, out: Map<SourceId, Collected>): void {
   const { host, root, beganAtMs, endedAtMs } = channel;
   const parts = stdout.split(`\n${mark}`);
   // Node and console clocks are tied by the channel: the first command began after it was asked for, the last ended before it closed.
-  const times = [...stdout.matchAll(new RegExp(`\\n${mark} \\w{1,40} \\d{1,3} (\\d{10,20}) (\\d{10,20})\\n`, "g"))];
-  const nodeStartMs = times[0] ? nanosToMs(times[0][1]!) : 0;
-  const nodeEndMs = times.length > 0 ? nanosToMs(times.at(-1)![2]!) : 0;
+  const times = [...stdout.matchAll(new RegExp(`\\n${mark} \\w{1,40} \\d{1,3} (\\d{1,12}\\.\\d{2}) (\\d{1,12}\\.\\d{2})\\n`, "g"))];
+  const nodeStartMs = times[0] ? uptimeMs(times[0][1]!) : 0;
+  const nodeEndMs = times.length > 0 ? uptimeMs(times.at(-1)![2]!) : 0;
   const slackMs = Math.max(0, endedAtMs - beganAtMs - (nodeEndMs - nodeStartMs));
   for (let i = 0; i + 2 < parts.length + 1; i += 2) {
     const text = i === 0 ? parts[0]! : parts[i]!.replace(/^\n/, "");
-    const head = /^ (\w{1,40}) (\d{1,3}) (\d{10,20}) (\d{10,20})\n/.exec(parts[i + 1] ?? "");
+    const head = /^ (\w{1,40}) (\d{1,3}) (\d{1,12}\.\d{2}) (\d{1,12}\.\d{2})\n/.exec(parts[i + 1] ?? "");
     const item = head ? items.find((x) => x.spec.id === head[1]) : undefined;
     if (!head || !item) break;
     const stderr = parts[i + 1]!.slice(head[0].length);
     const status = Number(head[2]);
-    const from = nanosToMs(head[3]!);
-    const to = nanosToMs(head[4]!);
+    const from = uptimeMs(head[3]!);
+    const to = uptimeMs(head[4]!);
     const collectedAtMs = beganAtMs + Math.max(0, from - nodeStartMs);
     const { spec, command } = item;
     const all = text.length > 0 ? text : stderr;
@@ -144,7 +152,7 @@ function parse(stdout: string, mark: string, items: readonly Item[], channel: { 
   }
 }
 
-const nanosToMs = (text: string): number => Number(BigInt(text) / 1_000_000n);
+const uptimeMs = (text: string): number => Math.round(Number(text) * 1000);
 
 /** What `timeout` ends with. */
 const TIMED_OUT = new Set([124, 137]);

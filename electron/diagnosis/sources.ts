@@ -17,7 +17,9 @@ export interface SourceSpec {
   kind: InputKind;
   /** Runs in a channel of its own, beside the others: it takes seconds. */
   alone?: boolean;
-  /** Parsed by live.ts alone: its text would only confuse the log engine. */
+  /** Reads a bounded file in memory, or runs one small program: needs neither a clock nor a limit of its own. */
+  light?: boolean;
+  /** Parsed by live/ alone: its text would only confuse the log engine. */
   valuesOnly?: boolean;
 }
 
@@ -33,40 +35,41 @@ const LARGE_FILES = "df -P / /var/lib /opt 2>/dev/null | awk 'NR > 1 && $5 + 0 >
 
 const FIXED = [
   { id: "kernel_log", kind: "kernel_log", attempts: [{ command: "dmesg" }, { command: "dmesg", root: true }, { command: "journalctl -k -b --no-pager -q -n 20000 -o short-monotonic" }], ...log },
-  { id: "dma_device", kind: "device_nodes", attempts: [{ command: "ls -l /dev/dma_device" }], ...quick, answers: [2] },
-  { id: "verbs_nodes", kind: "device_nodes", attempts: [{ command: "ls -l /dev/infiniband" }], ...quick, answers: [2], valuesOnly: true },
+  { id: "dma_device", kind: "device_nodes", light: true, attempts: [{ command: "ls -l /dev/dma_device" }], ...quick, answers: [2] },
+  { id: "verbs_nodes", kind: "device_nodes", light: true, attempts: [{ command: "ls -l /dev/infiniband" }], ...quick, answers: [2], valuesOnly: true },
   { id: "identity", kind: "device_nodes", attempts: [{ command: "id" }], ...quick },
   { id: "group", kind: "device_nodes", attempts: [{ command: "getent group stepccl" }], ...quick, answers: [2], valuesOnly: true },
-  { id: "kernel", kind: "modules", attempts: [{ command: "uname -r" }], ...quick, valuesOnly: true },
-  { id: "modules", kind: "modules", attempts: [{ command: "lsmod" }], ...quick },
+  { id: "kernel", kind: "modules", light: true, attempts: [{ command: "uname -r" }], ...quick, valuesOnly: true },
+  { id: "modules", kind: "modules", light: true, attempts: [{ command: "lsmod" }], ...quick },
   { id: "module_info", kind: "modules", attempts: [{ command: "modinfo dma_engine" }], ...quick, answers: [1], valuesOnly: true },
-  { id: "module_files", kind: "modules", attempts: [{ command: "find /lib/modules -name 'dma_engine.ko*' 2>/dev/null" }], ...quick, answers: [1], valuesOnly: true },
+  { id: "module_files", kind: "modules", light: true, attempts: [{ command: "for f in /lib/modules/*/updates/stepccl/dma_engine.ko* /lib/modules/*/updates/dkms/dma_engine.ko* /lib/modules/*/updates/dma_engine.ko* /lib/modules/*/extra/dma_engine.ko*; do [ ! -e \"$f\" ] || echo \"$f\"; done" }], ...quick, valuesOnly: true },
   { id: "driver_state", kind: "modules", attempts: [{ command: "grep -sH . /sys/class/misc/dma_device/stats/* /sys/class/misc/dma_device/last_error /sys/module/dma_engine/version /sys/module/dma_engine/refcnt; stepccl-dma info 2>&1" }], ...quick, answers: [1, 2, 127], valuesOnly: true },
   { id: "service", kind: "service", attempts: [{ command: "systemctl show stepccld.service --no-pager -p LoadState,ActiveState,SubState,Result,ExecMainCode,ExecMainStatus,NRestarts,MainPID" }], ...quick, valuesOnly: true },
   { id: "service_log", kind: "service", attempts: [{ command: "journalctl -u stepccld.service --no-pager -q -n 200 -o short-iso", root: true }, { command: "journalctl -u stepccld.service --no-pager -q -n 200 -o short-iso" }], ...quick },
-  { id: "stepccld_limits", kind: "limits", attempts: [{ command: "p=$(systemctl show -p MainPID --value stepccld.service) && [ \"${p:-0}\" != 0 ] && cat /proc/\"$p\"/limits" }], ...quick },
+  { id: "stepccld_limits", kind: "limits", light: true, attempts: [{ command: "p=$(pidof -s stepccld) && cat /proc/\"$p\"/limits" }], ...quick },
   { id: "processes", kind: "service", attempts: [{ command: "ps -eo pid,stat,etimes,comm --no-headers" }], ...quick, valuesOnly: true },
-  { id: "rdma_ports", kind: "rdma_ports", attempts: [{ command: "grep -sH . /sys/class/infiniband/*/ports/*/state /sys/class/infiniband/*/ports/*/phys_state /sys/class/infiniband/*/ports/*/link_layer /sys/class/infiniband/*/ports/*/rate /sys/class/infiniband/*/ports/*/lid /sys/class/infiniband/*/ports/*/sm_lid; [ -d /sys/class/infiniband ]" }], ...quick, answers: [1, 2] },
+  { id: "rdma_ports", kind: "rdma_ports", light: true, attempts: [{ command: "grep -sH . /sys/class/infiniband/*/ports/*/state /sys/class/infiniband/*/ports/*/phys_state /sys/class/infiniband/*/ports/*/link_layer /sys/class/infiniband/*/ports/*/rate /sys/class/infiniband/*/ports/*/lid /sys/class/infiniband/*/ports/*/sm_lid; [ -d /sys/class/infiniband ]" }], ...quick, answers: [1, 2] },
   { id: "rdma_link", kind: "rdma_ports", attempts: [{ command: "rdma link show" }], ...quick },
-  { id: "ibstat", kind: "rdma_ports", attempts: [{ command: "ibstat" }], ...quick, valuesOnly: true },
-  { id: "ibv_devinfo", kind: "rdma_ports", attempts: [{ command: "ibv_devinfo -v" }], ...quick, valuesOnly: true },
-  { id: "rdma_resources", kind: "rdma_ports", attempts: [{ command: "rdma resource show" }], ...quick, valuesOnly: true },
   { id: "gids", kind: "gid_table", attempts: [{ command: "{ grep -sH . /sys/class/infiniband/*/ports/*/gids/* | grep -v ':0000:0000:0000:0000:0000:0000:0000:0000$'; grep -sH . /sys/class/infiniband/*/ports/*/gid_attrs/types/* /sys/class/infiniband/*/ports/*/gid_attrs/ndevs/*; true; }" }], ...quick },
   { id: "counters", kind: "counters", attempts: [{ command: `${COUNTER_FILES}; sleep ${COUNTER_INTERVAL_S}; ${COUNTER_FILES}; true` }], timeoutMs: 40_000, maxBytes: 1024 * 1024, alone: true },
   { id: "pci", kind: "pci", attempts: [{ command: "lspci -vv", root: true }, { command: "lspci -vv" }], timeoutMs: 40_000, maxBytes: 2 * 1024 * 1024, alone: true },
   { id: "gpu", kind: "gpu", attempts: [{ command: "nvidia-smi -q; nvidia-smi topo -m" }], timeoutMs: 60_000, maxBytes: 1024 * 1024, alone: true },
   { id: "ip_addr", kind: "network", attempts: [{ command: "ip -o addr show" }], ...quick, valuesOnly: true },
   { id: "ip_link", kind: "network", attempts: [{ command: "ip -s link show" }], ...quick, valuesOnly: true },
-  { id: "ip_route", kind: "network", attempts: [{ command: "ip route show table all" }], ...quick, valuesOnly: true },
   { id: "qdisc", kind: "network", attempts: [{ command: "tc qdisc show" }], ...quick, valuesOnly: true },
   { id: "firewall", kind: "network", attempts: [{ command: "nft -a list ruleset", root: true }, { command: "iptables-save", root: true }], ...quick, valuesOnly: true },
-  { id: "sysctl", kind: "network", attempts: [{ command: "sysctl -e net.ipv4.conf.all.arp_ignore net.ipv4.conf.all.arp_announce net.ipv4.conf.all.rp_filter net.ipv4.ip_local_port_range net.core.rmem_max net.core.wmem_max vm.nr_hugepages kernel.dmesg_restrict" }], ...quick, valuesOnly: true },
   { id: "disk", kind: "disk", attempts: [{ command: "df -P -k / /var/lib /opt /run /dev/shm" }], ...quick, answers: [1] },
   { id: "large_files", kind: "disk", attempts: [{ command: LARGE_FILES, root: true }, { command: LARGE_FILES }], ...quick, valuesOnly: true },
-  { id: "memory", kind: "memory", attempts: [{ command: "cat /proc/meminfo" }], ...quick },
-  { id: "clock", kind: "clock", attempts: [{ command: "date +%s.%N" }], ...quick, valuesOnly: true },
+  { id: "memory", kind: "memory", light: true, attempts: [{ command: "cat /proc/meminfo" }], ...quick },
+  { id: "clock", kind: "clock", light: true, attempts: [{ command: "date +%s.%N" }], ...quick, valuesOnly: true },
   { id: "time_sync", kind: "clock", attempts: [{ command: "if [ -e /run/systemd/timesync/synchronized ]; then echo NTPSynchronized=yes; else echo NTPSynchronized=no; fi; chronyc -n tracking 2>/dev/null; true" }], ...quick, valuesOnly: true },
-  { id: "command_line", kind: "kernel_log", attempts: [{ command: "cat /proc/cmdline" }], ...quick },
+  { id: "command_line", kind: "kernel_log", light: true, attempts: [{ command: "cat /proc/cmdline" }], ...quick },
+  // Only shown: on a slow node their turn comes last.
+  { id: "ibstat", kind: "rdma_ports", attempts: [{ command: "ibstat" }], ...quick, valuesOnly: true },
+  { id: "ibv_devinfo", kind: "rdma_ports", attempts: [{ command: "ibv_devinfo -v" }], ...quick, valuesOnly: true },
+  { id: "rdma_resources", kind: "rdma_ports", attempts: [{ command: "rdma resource show" }], ...quick, valuesOnly: true },
+  { id: "ip_route", kind: "network", attempts: [{ command: "ip route show table all" }], ...quick, valuesOnly: true },
+  { id: "sysctl", kind: "network", attempts: [{ command: "sysctl -e net.ipv4.conf.all.arp_ignore net.ipv4.conf.all.arp_announce net.ipv4.conf.all.rp_filter net.ipv4.ip_local_port_range net.core.rmem_max net.core.wmem_max vm.nr_hugepages kernel.dmesg_restrict" }], ...quick, valuesOnly: true },
 ] as const satisfies readonly SourceSpec[];
 
 export type SourceId = (typeof FIXED)[number]["id"] | "peers" | "cluster";
