@@ -81,6 +81,8 @@ class CommInfo(_Sized):
         ("page_bytes", c_uint64),
         ("held_bytes", c_uint64),
         ("last_compression_error", c_double),
+        ("encryption", c_uint32),
+        ("sockets", c_uint32),
     ]
 
 
