@@ -100,6 +100,14 @@ class ProcessGroupStepCCL(Collectives, dist.ProcessGroup):
     def _get_backend_name(self) -> str:
         return NAME
 
+    # torch's base class leaves the name to backends that are registered in C++, of which this group has none.
+    @property
+    def group_name(self) -> str:
+        return self._name
+
+    def _set_group_name(self, name: str) -> None:
+        self._name = name
+
     # torch asks the backend of a device for abilities; this group is its own backend on every device.
     def _get_backend(self, device: Any) -> "ProcessGroupStepCCL":
         if torch.device(device).type not in ("cpu", "cuda"):

@@ -131,6 +131,7 @@ def pool(rank: int, world: int) -> None:
     side = torch.cuda.Stream()
     with torch.cuda.graph(captured, stream=side):
         dist.all_reduce(kept[0])
+    stepccl.disable_hbm_defrag()
     stepccl.defrag_now()
     after = stepccl.info()["pool"]
     assert after["defrag_epochs"] > before["defrag_epochs"]
