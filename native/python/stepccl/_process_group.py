@@ -70,11 +70,11 @@ class ProcessGroupStepCCL(Collectives, dist.ProcessGroup):
 
     def __init__(self, store: Any, rank: int, world: int, timeout: timedelta, options: Any = None) -> None:
         dist.ProcessGroup.__init__(self, rank, world)
+        self._name = self._description = ""
         self.communicator = _meet(store, rank, world, timeout, _settings.from_options(options))
         self._prepare()
         self._registered: dict[int, torch.Tensor] = {}
         self._windows = _memory.WindowCache(self.communicator)
-        self._name = ""
         _groups.add(self)
 
     # The names that C++ code calls.
@@ -86,6 +86,19 @@ class ProcessGroupStepCCL(Collectives, dist.ProcessGroup):
 
     def getSize(self) -> int:
         return self.communicator.world
+
+    # torch asks a group's first backend for its names; this group has none beneath it.
+    def setGroupName(self, name: str) -> None:
+        self._name = name
+
+    def getGroupName(self) -> str:
+        return self._name
+
+    def setGroupDesc(self, description: str) -> None:
+        self._description = description
+
+    def getGroupDesc(self) -> str:
+        return self._description
 
     # The same for Python callers, without a way through C++.
     def name(self) -> str:
