@@ -87,7 +87,8 @@ class ProcessGroupStepCCL(Collectives, dist.ProcessGroup):
     def getSize(self) -> int:
         return self.communicator.world
 
-    # torch asks a group's first backend for its names; this group has none beneath it.
+    # torch leaves a group's names to backends that are registered in C++, of which this group has none. Below under the
+    # names that C++ calls, and as Python callers know them.
     def setGroupName(self, name: str) -> None:
         self._name = name
 
@@ -99,6 +100,9 @@ class ProcessGroupStepCCL(Collectives, dist.ProcessGroup):
 
     def getGroupDesc(self) -> str:
         return self._description
+
+    _set_group_name, _set_group_desc = setGroupName, setGroupDesc
+    group_name, group_desc = property(getGroupName), property(getGroupDesc)
 
     # The same for Python callers, without a way through C++.
     def name(self) -> str:
@@ -112,14 +116,6 @@ class ProcessGroupStepCCL(Collectives, dist.ProcessGroup):
 
     def _get_backend_name(self) -> str:
         return NAME
-
-    # torch's base class leaves the name to backends that are registered in C++, of which this group has none.
-    @property
-    def group_name(self) -> str:
-        return self._name
-
-    def _set_group_name(self, name: str) -> None:
-        self._name = name
 
     # torch asks the backend of a device for abilities; this group is its own backend on every device.
     def _get_backend(self, device: Any) -> "ProcessGroupStepCCL":

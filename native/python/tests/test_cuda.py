@@ -118,7 +118,7 @@ def windows(rank: int, world: int) -> None:
 def pool(rank: int, world: int) -> None:
     """Holes in the pool, compacted; what lives keeps its address and its content, a captured graph its result."""
     stepccl.attach()
-    stepccl.defrag_now()  # graphs that are captured from here on go along with a move
+    stepccl.enable_hbm_defrag(interval=3_600_000)  # graphs that are captured from here on go along with a move
     tensors = [stepccl.empty(4 << 20, dtype=torch.float32) for _ in range(8)]
     for number, tensor in enumerate(tensors):
         tensor.fill_(number)
