@@ -1,4 +1,5 @@
 import { createHash } from "node:crypto";
+import { isIP } from "node:net";
 import type { CannotTellView, FindingView, Verdict, Words } from "../contract/index.js";
 import { orderOfBlame } from "./blame.js";
 import { ruleOf, RULES } from "./rules/index.js";
@@ -106,10 +107,11 @@ export function findingId(g: Pick<Group, "class" | "host" | "device">): string {
 
 /** Values for the commands' placeholders; a placeholder without a value stays, so that nobody runs a wrong command. */
 function fill(command: string, g: Group): string {
-  const device = [...g.devices][0] ?? g.device;
+  // A peer's address stands for the way to it: no command takes it for a device.
+  const device = [...g.devices, g.device].find((d) => d !== null && isIP(d) === 0);
   return command.replace(/\{(\w+)\}/g, (whole, key: string) => {
     const value = key === "device" ? device : key === "gpu" ? (g.params["gpu"] ?? device) : g.params[key];
-    if (value === undefined) return key.toUpperCase();
+    if (value === undefined || value === null) return key.toUpperCase();
     // What a node said goes into a command only where it is a plain word.
     return /^[\w./:@%+-]{1,128}$/.test(String(value)) ? String(value) : whole.slice(1, -1).toUpperCase();
   });

@@ -124,13 +124,16 @@ export function peerAnswers(node: LiveNode): PeerAnswer[] | undefined {
 /** `timeout` ends with 124 when nothing answered: dropped. Refused would have ended at once. */
 export const TIMED_OUT = 124;
 
+const LOSSY_PERCENT = 3;
+
 function peers(scan: Scan, node: LiveNode): void {
+  const netdev = dataInterfaceOf(node)?.name;
   for (const p of peerAnswers(node) ?? []) {
     const show = p.lines.map((line) => ({ source: "peers", line: `${p.peer}: ${line}` }));
     const answers = p.lossPercent !== null && p.lossPercent < 100;
     if (answers && p.tcpStatus === TIMED_OUT) scan.raise("host.firewall", { lines: show, params: { proved: 1, peer: p.peer, network: `${p.peer}/32` }, meaning: ["echoes come back, TCP is dropped", "ping 有应答，而 TCP 被丢弃"], checked: [["Echo requests pass on the same path.", "同一路径上的 ping 正常。"]] });
-    // A handful out of sixty may be a busy machine; a lossy link loses more, and in each direction.
-    if (answers && p.lossPercent! > 0) scan.raise("rdma.packet_loss_counters", { device: p.peer, lines: show.slice(0, 1), severity: p.lossPercent! > 5 ? "high" : p.lossPercent! >= 3 ? "medium" : "low", params: { lossPercent: p.lossPercent!, peer: p.peer }, meaning: [`${p.lossPercent} % of the echoes to ${p.peer} were lost`, `到 ${p.peer} 的 ping 丢失 ${p.lossPercent} %`] });
+    // One out of sixty is a busy machine; a lossy link loses more, and in each direction.
+    if (answers && p.lossPercent! >= LOSSY_PERCENT) scan.raise("rdma.packet_loss_counters", { device: p.peer, lines: show.slice(0, 1), severity: p.lossPercent! > 5 ? "high" : "medium", params: { lossPercent: p.lossPercent!, peer: p.peer, netdev }, meaning: [`${p.lossPercent} % of the echoes to ${p.peer} were lost`, `到 ${p.peer} 的 ping 丢失 ${p.lossPercent} %`] });
     if (answers && p.lossPercent! < 50 && p.fullFrame === false && p.tcpStatus !== TIMED_OUT) scan.raise("host.mtu", { lines: show, params: { peer: p.peer, mtu: p.mtu ?? 0, payload: (p.mtu ?? 1500) - 28 }, meaning: [`frames of ${p.mtu} bytes do not pass, small ones do`, `${p.mtu} 字节的帧无法通过，小帧可以`] });
   }
 }
