@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "core/capi.hpp"
+#include "core/error_info.hpp"
 
 #define STEPCCL_STRING_(x) #x
 #define STEPCCL_STRING(x) STEPCCL_STRING_(x)
@@ -111,19 +112,8 @@ stepccl_result_t stepccl_comm_query(stepccl_comm_t comm, stepccl_comm_info_t* in
 stepccl_result_t stepccl_last_error(stepccl_comm_t comm, stepccl_error_info_t* info) noexcept {
   if (info == nullptr) return STEPCCL_ERROR_INVALID_ARGUMENT;
   try {
-    stepccl_error_info_t value{};
-    value.rank = comm != nullptr ? static_cast<std::int32_t>(comm->comm->rank()) : thread_rank;
-    value.peer = -1;
-    const std::optional<Error> error = comm != nullptr ? comm->comm->last_error() : thread_error;
-    if (error) {
-      value.code = error->code;
-      value.peer = error->peer;
-      value.phase = error->phase;
-      value.transport = error->transport;
-      const std::string text = stepccl::describe(*error, value.rank);
-      std::memcpy(value.text, text.data(), std::min(text.size(), sizeof value.text - 1));
-    }
-    Status given = give(*info, value);
+    const std::int32_t rank = comm != nullptr ? static_cast<std::int32_t>(comm->comm->rank()) : thread_rank;
+    Status given = give(*info, stepccl::error_info(comm != nullptr ? comm->comm->last_error() : thread_error, rank));
     return given.ok() ? STEPCCL_SUCCESS : given.error().code;
   } catch (...) {
     return STEPCCL_ERROR_OUT_OF_MEMORY;

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <new>
 
+#include "core/error_info.hpp"
 #include "cuda/engine.hpp"
 
 struct stepccl_cuda {
@@ -150,19 +151,8 @@ stepccl_result_t stepccl_cuda_status(stepccl_cuda_t engine) noexcept {
 stepccl_result_t stepccl_cuda_last_error(stepccl_cuda_t engine, stepccl_error_info_t* info) noexcept {
   if (info == nullptr) return STEPCCL_ERROR_INVALID_ARGUMENT;
   return guarded(nullptr, [&]() -> Status {
-    stepccl_error_info_t value{};
-    value.rank = engine != nullptr ? static_cast<std::int32_t>(engine->engine->rank()) : -1;
-    value.peer = -1;
-    const std::optional<Error> error = engine != nullptr ? engine->engine->last_error() : thread_error;
-    if (error) {
-      value.code = error->code;
-      value.peer = error->peer;
-      value.phase = error->phase;
-      value.transport = error->transport;
-      const std::string text = stepccl::describe(*error, value.rank);
-      std::memcpy(value.text, text.data(), std::min(text.size(), sizeof value.text - 1));
-    }
-    return give(*info, value);
+    const std::int32_t rank = engine != nullptr ? static_cast<std::int32_t>(engine->engine->rank()) : -1;
+    return give(*info, stepccl::error_info(engine != nullptr ? engine->engine->last_error() : thread_error, rank));
   });
 }
 
