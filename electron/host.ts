@@ -50,7 +50,7 @@ export async function createHost(options: HostOptions): Promise<Host> {
   const telemetry = new Telemetry({ nodes: fleet, onSample: (nodeId, sample, ops) => alerts.observe(nodeId, sample, ops), onGone: (nodeId) => alerts.forget(nodeId), onError });
   const topology = new Topology({ nodes: fleet, onError });
   const collectives = new Collectives({ nodes: fleet, store: new RunStore(options.dataDir), modeller: new AlphaBetaModeller(onError), onError });
-  const diagnosis = new Diagnosis({ nodes: fleet, operations: fleet.operations, documents: store.diagnoses });
+  const diagnosis = new Diagnosis({ nodes: fleet, operations: fleet.operations, documents: store.diagnoses, members: () => fleet.membership.state.members });
   const mends = new Mends({
     nodes: fleet, diagnosis, actions: { rejoin: (nodeId, signal) => fleet.rejoin(nodeId, signal) }, documents: store.mends, onError,
     busy: (nodeId) => fleet.listOperations().some((op) => op.kind !== "diagnose" && op.state === "running" && op.nodes.some((n) => n.nodeId === nodeId && (n.state === "running" || n.state === "pending"))),

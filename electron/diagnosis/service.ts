@@ -1,5 +1,6 @@
 import { ConsoleError, toErrorView, type DiagnosisView, type FindingView, type NodeView } from "../contract/index.js";
 import type { NodeTask, Operations } from "../fleet/operations.js";
+import type { ClusterState } from "../fleet/store.js";
 import type { NodeDirectory } from "../link/directory.js";
 import { KeyedTopic } from "../streams.js";
 import { collect, type CollectedSources } from "./collect.js";
@@ -18,6 +19,8 @@ export interface DiagnosisOptions {
   nodes: NodeDirectory;
   operations: Pick<Operations, "start">;
   documents: DiagnosisDocuments;
+  /** The members as this console told them to the daemons: for a node whose own daemon cannot be asked. */
+  members: () => ClusterState["members"];
 }
 
 /** How long the daemon may take to tell the membership. */
@@ -83,7 +86,7 @@ export class Diagnosis {
   async retest(nodeId: string, sourceIds: readonly string[], signal: AbortSignal): Promise<DiagnosisView> {
     const before = this.#collected.get(nodeId) ?? new Map();
     const membership = await this.#membership(nodeId, signal);
-    const specs = this.#specs(nodeId, membership).filter((s) => s.alone !== true || sourceIds.includes(s.id) || !before.has(s.id));
+    const specs = this.#specs(nodeId, membership).filter((s) => s.beside !== true || sourceIds.includes(s.id) || !before.has(s.id));
     const startedAtMs = Date.now();
     const fresh = await collect(await this.options.nodes.session(nodeId, signal), specs, signal);
     this.#keep(nodeId, new Map([...before, ...fresh]));
@@ -181,20 +184,17 @@ export class Diagnosis {
     const node = this.options.nodes.get(nodeId);
     if (!node || node.member === null) return null;
     // Without its daemon, what was known before still says where its peers are.
-    if (node.agent.state !== "running") return this.#memberships.get(nodeId) ?? null;
+    const known = (): Membership => this.#memberships.get(nodeId) ?? membershipOf(node.member!, this.options.members());
+    if (node.agent.state !== "running") return known();
     try {
       const agent = await this.options.nodes.agent(nodeId, signal);
       const cluster = await agent.call("cluster.get", {}, { signal, timeoutMs: CLUSTER_TIMEOUT_MS });
-      const own = cluster.members.find((m) => m.node === cluster.self)?.addresses[0];
-      const membership: Membership = {
-        address: own?.address ?? null, netdev: own?.netdev ?? null, rdmaDevice: own?.rdma_device ?? null, gidIndex: own?.gid_index ?? null,
-        peers: cluster.members.filter((m) => m.node !== cluster.self).flatMap((m) => m.addresses.slice(0, 1).map((a) => a.address)),
-      };
+      const membership = membershipOf(cluster.self, cluster.members);
       this.#memberships.set(nodeId, membership);
       return membership;
     } catch {
       if (signal.aborted) throw ConsoleError.of("H104");
-      return this.#memberships.get(nodeId) ?? null;
+      return known();
     }
   }
 
@@ -221,6 +221,14 @@ interface Membership {
   gidIndex: number | null;
   /** Data addresses of the other members. */
   peers: string[];
+}
+
+function membershipOf(self: number, members: ClusterState["members"]): Membership {
+  const own = members.find((m) => m.node === self)?.addresses[0];
+  return {
+    address: own?.address ?? null, netdev: own?.netdev ?? null, rdmaDevice: own?.rdma_device ?? null, gidIndex: own?.gid_index ?? null,
+    peers: members.filter((m) => m.node !== self).flatMap((m) => m.addresses.slice(0, 1).map((a) => a.address)),
+  };
 }
 
 interface Deferred<T> {

@@ -53,11 +53,12 @@ it("a driver that loaded in the end has no fault left of earlier attempts", () =
   expect(told(node({ kernel_log: `[ 9.1] dma_engine: disagrees about version of symbol module_layout\n${HEALTHY.kernel_log}` }))).toEqual([]);
 });
 
-it("one echo of sixty that is lost is a busy machine, two are told, and no command takes the peer for a device", () => {
-  const lost = (n: number): string => HEALTHY.peers!.replace("60 received, 0% packet loss", `${60 - n} received, ${(n / 0.6).toFixed(4)}% packet loss`);
-  expect(told(node({ peers: lost(1) }))).toEqual([]);
-  const [finding] = judgeNode(node({ peers: lost(2) }), []).findings;
-  expect(finding).toMatchObject({ class: "rdma.packet_loss_counters", severity: "medium" });
+it("two echoes that are lost are a busy machine, a link that goes on losing is told, and no command takes the peer for a device", () => {
+  const volleys = (...lost: [sent: number, lost: number][]): string => HEALTHY.peers!.replace("60 packets transmitted, 60 received, 0% packet loss, time 1213ms", lost.map(([n, l]) => `${n} packets transmitted, ${n - l} received, ${(l / n * 100).toFixed(4)}% packet loss, time 1213ms`).join("\n"));
+  expect(told(node({ peers: volleys([60, 2], [240, 1]) }))).toEqual([]);
+  const [finding] = judgeNode(node({ peers: volleys([60, 2], [240, 20]) }), []).findings;
+  expect(finding).toMatchObject({ class: "rdma.packet_loss_counters", severity: "high", params: { lossPercent: 7.3 } });
+  expect(finding!.evidence.map((e) => e.line)).toEqual(["10.77.0.12: 60 packets transmitted, 58 received, 3.3333% packet loss, time 1213ms", "10.77.0.12: 240 packets transmitted, 220 received, 8.3333% packet loss, time 1213ms"]);
   expect(finding!.mend.map((m) => m.command)).toEqual(["rdma statistic show link DEVICE/1", "ip -s link show eth1; tc qdisc show dev eth1"]);
 });
 
@@ -144,7 +145,7 @@ describe("collecting", () => {
   const asked: { root: boolean; script: string }[] = [];
   /** A session whose node is this machine. */
   const here = (root: (options: ExecOptions) => Error | null = () => null): NodeSession => ({
-    nodeId: "n1", exec: (command: string, options: ExecOptions = {}) => {
+    nodeId: "n1", execLines: (command: string, onLine: (stream: "stdout" | "stderr", line: string) => void, options: ExecOptions = {}) => {
       asked.push({ root: options.root === true, script: String(options.stdin) });
       const refused = options.root ? root(options) : null;
       if (refused) return Promise.reject(refused);
@@ -155,7 +156,7 @@ describe("collecting", () => {
         let stderr = "";
         child.stdout.on("data", (d: Buffer) => { stdout += d.toString(); });
         child.stderr.on("data", (d: Buffer) => { stderr += d.toString(); });
-        child.on("close", (status) => { done({ status, signal: null, stdout, stderr, droppedBytes: 0, durationMs: 1 }); });
+        child.on("close", (status) => { for (const line of stdout.split("\n")) onLine("stdout", line); done({ status, signal: null, stdout, stderr, droppedBytes: 0, durationMs: 1 }); });
         child.stdin.end(options.stdin);
       });
     },
@@ -166,9 +167,9 @@ describe("collecting", () => {
     asked.length = 0;
     const progress: string[] = [];
     const out = await collect(here(), [
-      spec("kernel", "printf 'no newline at the end'"), spec("ip_addr", "echo one; echo two; echo bad >&2; exit 3"), spec("ip_link", "no-such-command-here"), spec("disk", "exit 1", { answers: [1] }), spec("clock", "sleep 30", { timeoutMs: 1_000 }),
+      spec("kernel", "printf 'no newline at the end'"), spec("ip_addr", "echo one; echo two; echo bad >&2; exit 3"), spec("ip_link", "no-such-command-here"), spec("disk", "false", { answers: [1] }), spec("clock", "sleep 30", { timeoutMs: 1_000 }),
       spec("memory", "yes line"), spec("sysctl", "cat /proc/1/mem"), spec("qdisc", "cat"), spec("ip_route", "echo '@@0123 kernel 0 1 2'; printf '\\n@@\\n'"),
-    ], new AbortController().signal, (s) => progress.push(s.view.id));
+    ], new AbortController().signal, (id) => progress.push(id));
     expect(asked).toHaveLength(1);
     expect(progress).toHaveLength(9);
     expect(out.get("kernel")!).toMatchObject({ text: "no newline at the end", view: { state: "ok" } });

@@ -98,7 +98,7 @@ function firewall(scan: Scan, node: LiveNode): void {
   scan.raise("host.firewall", { lines: dropping.slice(0, 4).map(({ line }) => ({ source: "firewall", line })), count: dropping.length, params: { proved: 1, network: network === undefined ? "NETWORK" : `${network}.0/24` } });
 }
 
-export interface PeerAnswer { peer: string; lossPercent: number | null; fullFrame: boolean | null; mtu: number | null; tcpStatus: number | null; lines: string[] }
+export interface PeerAnswer { peer: string; sent: number; lost: number; lossPercent: number | null; fullFrame: boolean | null; mtu: number | null; tcpStatus: number | null; lines: string[] }
 
 /** What the source "peers" says of each. */
 export function peerAnswers(node: LiveNode): PeerAnswer[] | undefined {
@@ -107,12 +107,12 @@ export function peerAnswers(node: LiveNode): PeerAnswer[] | undefined {
   const out: PeerAnswer[] = [];
   for (const line of rows) {
     const m = /^peer ([0-9a-fA-F.:]{2,45})$/.exec(line);
-    if (m) { out.push({ peer: m[1]!, lossPercent: null, fullFrame: null, mtu: null, tcpStatus: null, lines: [] }); continue; }
+    if (m) { out.push({ peer: m[1]!, sent: 0, lost: 0, lossPercent: null, fullFrame: null, mtu: null, tcpStatus: null, lines: [] }); continue; }
     const p = out.at(-1);
     if (!p) continue;
     p.lines.push(line);
-    const loss = /, ([\d.]{1,8})% packet loss/.exec(line);
-    if (loss) p.lossPercent = Number(loss[1]);
+    const loss = /^(\d{1,6}) packets transmitted, (\d{1,6}) received/.exec(line);
+    if (loss) { p.sent += Number(loss[1]); p.lost += Number(loss[1]) - Number(loss[2]); p.lossPercent = p.sent === 0 ? null : Math.round((1000 * p.lost) / p.sent) / 10; }
     const frame = /^full frame of (\d+) (passes|does not pass)$/.exec(line);
     if (frame) { p.mtu = Number(frame[1]); p.fullFrame = frame[2] === "passes"; }
     const tcp = /^tcp status (\d+)$/.exec(line);
@@ -132,8 +132,8 @@ function peers(scan: Scan, node: LiveNode): void {
     const show = p.lines.map((line) => ({ source: "peers", line: `${p.peer}: ${line}` }));
     const answers = p.lossPercent !== null && p.lossPercent < 100;
     if (answers && p.tcpStatus === TIMED_OUT) scan.raise("host.firewall", { lines: show, params: { proved: 1, peer: p.peer, network: `${p.peer}/32` }, meaning: ["echoes come back, TCP is dropped", "ping 有应答，而 TCP 被丢弃"], checked: [["Echo requests pass on the same path.", "同一路径上的 ping 正常。"]] });
-    // One out of sixty is a busy machine; a lossy link loses more, and in each direction.
-    if (answers && p.lossPercent! >= LOSSY_PERCENT) scan.raise("rdma.packet_loss_counters", { device: p.peer, lines: show.slice(0, 1), severity: p.lossPercent! > 5 ? "high" : "medium", params: { lossPercent: p.lossPercent!, peer: p.peer, netdev }, meaning: [`${p.lossPercent} % of the echoes to ${p.peer} were lost`, `到 ${p.peer} 的 ping 丢失 ${p.lossPercent} %`] });
+    // One echo or two are a busy machine; a lossy link goes on losing, and in each direction.
+    if (answers && p.lossPercent! >= LOSSY_PERCENT) scan.raise("rdma.packet_loss_counters", { device: p.peer, lines: show.filter(({ line }) => line.includes("transmitted")), severity: p.lossPercent! > 5 ? "high" : "medium", params: { lossPercent: p.lossPercent!, peer: p.peer, netdev }, meaning: [`${p.lossPercent} % of the echoes to ${p.peer} were lost`, `到 ${p.peer} 的 ping 丢失 ${p.lossPercent} %`] });
     if (answers && p.lossPercent! < 50 && p.fullFrame === false && p.tcpStatus !== TIMED_OUT) scan.raise("host.mtu", { lines: show, params: { peer: p.peer, mtu: p.mtu ?? 0, payload: (p.mtu ?? 1500) - 28 }, meaning: [`frames of ${p.mtu} bytes do not pass, small ones do`, `${p.mtu} 字节的帧无法通过，小帧可以`] });
   }
 }
