@@ -30,13 +30,12 @@ export const cardOf = (page: Page, faultClass: string): Locator => page.locator(
 export interface MendOptions {
   /** Where to look: the open report, or a guide's card. */
   card: Locator;
-  faultClass: string;
   /** The commands to run: all that match. The first that can be applied where absent. */
   commands?: RegExp;
 }
 
-/** Mends a card by clicking, as a person does: reads the commands, consents (twice where it destroys), and waits for what the re-test says. */
-export async function mend(page: Page, { card, faultClass, commands }: MendOptions): Promise<void> {
+/** Starts the mend of a card by clicking, as a person does: reads the commands, consents (twice where it destroys). */
+export async function applyMend(page: Page, { card, commands }: MendOptions): Promise<void> {
   await card.getByRole("button", { name: "Apply…" }).first().click();
   const dialog = page.getByTestId("apply-dialog").getByRole("dialog");
   await expect(dialog.getByText(/Read again afterwards/)).toBeVisible();
@@ -53,7 +52,12 @@ export async function mend(page: Page, { card, faultClass, commands }: MendOptio
   }
   await dialog.getByTestId("apply-mend").click();
   await expect(dialog).toBeHidden();
+}
+
+/** Waits for what the re-test says of the newest mend of a class on the node whose report, or in the guide which, is open. */
+export async function expectMended(page: Page, faultClass: string): Promise<void> {
   const run = page.locator(`[data-class="${faultClass}"] [data-testid="mend-run"]`).first();
-  await expect(run).toHaveAttribute("data-state", "mended", { timeout: 120_000 });
+  await expect(run, faultClass).toHaveAttribute("data-state", /^(mended|not_mended|unknown|failed|cancelled)$/, { timeout: 120_000 });
+  await expect(run, faultClass).toHaveAttribute("data-state", "mended");
   await expect(run.getByTestId("before-after")).toContainText("Not found any more");
 }

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { EvidenceView, FaultClass, Risk, Severity } from "./diagnosis.js";
+import { EvidenceView, FaultClass, MomentView, Risk, Severity } from "./diagnosis.js";
 import { ErrorView } from "./errors.js";
 import { NodeId } from "./nodes.js";
 import { Words } from "./words.js";
@@ -57,6 +57,8 @@ export const MendRunView = z.object({
   })),
   before: MendSnapshot,
   after: MendSnapshot.nullable(),
+  /** What the log said of the fault up to here is history, when the fault is gone: read on the node as the last command had ended. Null where no log shows it. */
+  historyUntil: MomentView.extend({ bootId: z.string() }).nullable(),
   error: ErrorView.nullable(),
 });
 export type MendRunView = z.infer<typeof MendRunView>;

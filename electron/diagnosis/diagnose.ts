@@ -1,14 +1,11 @@
 import type { CollectedSources } from "./collect.js";
 import type { FindingView } from "../contract/index.js";
-import { analyse, analyseStreams, conclude, findingId, type Analysis } from "./engine.js";
-import { memberChecks, nodeChecks, type LiveNode } from "./live/index.js";
+import { analyse, analyseStreams, conclude, type Analysis } from "./engine.js";
+import { memberChecks, nodeChecks, settleHistory, type LiveNode, type Settled } from "./live/index.js";
 import { mendsFor } from "./mends/offer.js";
 import { ruleOf } from "./rules/index.js";
 import { Scan } from "./scan.js";
-import type { Group, InputKind } from "./types.js";
-
-/** Findings of a log that were mended: by their id, when they were last logged before that. */
-export type Settled = ReadonlyMap<string, { time: number; clock: string }>;
+import type { InputKind } from "./types.js";
 
 /** Judges what was read on one node, beside the others that were read in the same diagnosis. Pure. */
 export function judgeNode(node: LiveNode, others: readonly LiveNode[], settled: Settled = new Map()): Analysis {
@@ -26,7 +23,7 @@ export function judgeNode(node: LiveNode, others: readonly LiveNode[], settled: 
     nodeChecks(s, node);
     memberChecks(s, node, others);
     settle(s);
-    for (const g of s.groups.values()) history(g, settled);
+    settleHistory(s, node, settled);
   });
   // Only what was asked for and could not be read is worth a word here: nobody asked for a job's log.
   const cannotTell = analysis.cannotTell.filter((c) => ruleOf(c.class).needs.some((n) => kinds.get(n) === false) && !ruleOf(c.class).needs.some((n) => kinds.get(n) === true))
@@ -41,14 +38,6 @@ function withMends(finding: FindingView, node: LiveNode): FindingView {
   const { needs } = ruleOf(finding.class);
   const retest = [...node.collected.values()].filter((c) => cited.has(c.view.id) || (c.spec !== null && needs.includes(c.spec.kind))).map((c) => c.view.id);
   return { ...finding, mend: [...own, ...finding.mend.filter((m) => !own.some((o) => o.command === m.command))], retest };
-}
-
-/** A fault of the log that was mended, and has not been logged since, is history. */
-function history(group: Group, settled: Settled): void {
-  const until = settled.get(findingId(group));
-  if (!until || !group.last || group.last.clock !== until.clock || group.last.time > until.time) return;
-  group.severity = "info";
-  group.checked.push(["It was mended, and has not been logged since.", "已修复，此后未再记录。"]);
 }
 
 /** What live checks know better than the log. */

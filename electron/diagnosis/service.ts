@@ -1,11 +1,11 @@
-import { ConsoleError, toErrorView, type DiagnosisView, type FindingView, type NodeView } from "../contract/index.js";
+import { ConsoleError, toErrorView, type DiagnosisView, type NodeView } from "../contract/index.js";
 import type { NodeTask, Operations } from "../fleet/operations.js";
 import type { ClusterState } from "../fleet/store.js";
 import type { NodeDirectory } from "../link/directory.js";
 import { KeyedTopic } from "../streams.js";
 import { collect, type CollectedSources } from "./collect.js";
-import { judgeNode, type Settled } from "./diagnose.js";
-import type { LiveNode } from "./live/index.js";
+import { judgeNode } from "./diagnose.js";
+import type { LiveNode, Settled } from "./live/index.js";
 import { sourcesFor, type Spec } from "./sources.js";
 
 /** Where diagnoses are kept between two starts of the console; fleet/store.ts has one. */
@@ -103,12 +103,11 @@ export class Diagnosis {
     return view;
   }
 
-  /** What was logged of this finding until now is history from here on. */
-  settle(nodeId: string, finding: FindingView): void {
-    if (finding.last === null) return;
-    this.#settled.set(nodeId, new Map([...(this.#settled.get(nodeId) ?? []), [finding.id, finding.last]]));
+  /** What was logged of this finding until that moment is history from here on. */
+  settle(nodeId: string, findingId: string, until: { time: number; clock: string; bootId: string }): void {
+    this.#settled.set(nodeId, new Map([...(this.#settled.get(nodeId) ?? []), [findingId, until]]));
     const view = this.#views.get(nodeId);
-    if (view && this.#collected.has(nodeId)) this.#judgeAgain(nodeId, view.startedAtMs);
+    if (view && view.state !== "running" && this.#collected.has(nodeId)) this.#judgeAgain(nodeId, view.startedAtMs);
   }
 
   view(nodeId: string): DiagnosisView | undefined {

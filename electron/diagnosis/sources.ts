@@ -45,6 +45,7 @@ const LARGE_FILES = "m=$(df -P / /var/lib /opt 2>/dev/null | while read -r _ _ _
 
 const FIXED = [
   { id: "kernel_log", kind: "kernel_log", attempts: [{ command: "dmesg" }, { command: "dmesg", root: true, unless: "read -r r </proc/sys/kernel/dmesg_restrict && [ \"$r\" = 0 ]" }, { command: "journalctl -k -b --no-pager -q -n 20000 -o short-monotonic" }], ...log },
+  { id: "boot", kind: "kernel_log", light: true, attempts: [{ command: "cat /proc/sys/kernel/random/boot_id" }], ...quick, valuesOnly: true },
   { id: "dma_device", kind: "device_nodes", light: true, attempts: [{ command: "ls -l /dev/dma_device" }], ...quick, answers: [2] },
   { id: "verbs_nodes", kind: "device_nodes", light: true, attempts: [{ command: "ls -l /dev/infiniband" }], ...quick, answers: [2], valuesOnly: true },
   { id: "identity", kind: "device_nodes", light: true, attempts: [{ command: "id" }], ...quick },

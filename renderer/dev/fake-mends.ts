@@ -35,7 +35,7 @@ export class FakeMends {
     let run: MendRunView = {
       id: `mend-${++this.#serial}`, nodeId: offer.nodeId, findingId: finding.id, class: finding.class, title: finding.title, startedAtMs: now, endedAtMs: null, state: "applying", error: null,
       steps: offer.commands.map((command) => ({ ...command, state: "pending", startedAtMs: null, endedAtMs: null, status: null, output: "" })),
-      before: { atMs: diagnosis.startedAtMs, finding: reading, others: [], readings: [{ source: "device", text: "root:root 600 /dev/dma_device" }] }, after: null,
+      before: { atMs: diagnosis.startedAtMs, finding: reading, others: [], readings: [{ source: "device", text: "root:root 600 /dev/dma_device" }] }, after: null, historyUntil: null,
     };
     const show = (change: Partial<MendRunView>) => {
       run = { ...run, ...change };

@@ -127,6 +127,27 @@ describe("the lab's faults, each named first", () => {
   });
 });
 
+describe("history", () => {
+  const fault = "[  815.1] DMAR: [DMA Read NO_PASID] Request device [01:00.0] fault addr 0x1000 [fault reason 0x06] PTE Read access is not set\n";
+  const boot = "11111111-2222-3333-4444-555555555555";
+  it("a log that the present state denies is a note: the disk has space, the module is loaded, the limit is lifted", () => {
+    const full = "2026-11-30T17:00:09+0000 n1 stepccld[512]: cannot write the state: No space left on device\n";
+    const seen = judgeNode(node({ service_log: `${HEALTHY.service_log}${full}` }), []).findings.find((f) => f.class === "host.disk_full");
+    expect(seen).toMatchObject({ severity: "info", mend: expect.any(Array) });
+    expect(seen!.checked.map((c) => c.en)).toContain("Every file system has space now: these lines are of earlier.");
+    // Without df nobody knows, and the line counts.
+    expect(told(node({ service_log: full, disk: null })).map((f) => f.class)).toContain("host.disk_full");
+    expect(told(node({ service_log: full, disk: HEALTHY.disk!.replace("46%", "100%") })).map((f) => f.class)).toContain("host.disk_full");
+  });
+  it("a mended fault is a note until it is logged again, and only in the boot in which it was mended", () => {
+    const id = judgeNode(node({ kernel_log: fault }), []).findings[0]!.id;
+    const seen = (log: string, bootId: string) => judgeNode(node({ kernel_log: log, boot: `${bootId}\n` }), [], new Map([[id, { time: 816, clock: "uptime", bootId: boot }]])).findings.find((f) => f.id === id)!.severity;
+    expect(seen(fault, boot)).toBe("info");
+    expect(seen(`${fault}${fault.replace("815.1", "901.1")}`, boot)).not.toBe("info");
+    expect(seen(fault, "00000000-2222-3333-4444-555555555555")).not.toBe("info");
+  });
+});
+
 describe("what could not be read", () => {
   it.each([
     ["service", ["agent.down", "host.process_stopped"], { service: null, service_log: null, processes: null }], ["kernel log", ["iommu.dmar_fault", "gpu.xid_79"], { kernel_log: null, command_line: null }], ["disk", ["host.disk_full"], { disk: null }],

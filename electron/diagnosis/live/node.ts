@@ -1,5 +1,4 @@
 import type { Scan } from "../scan.js";
-import type { Text } from "../types.js";
 import { networkChecks } from "./network.js";
 import { lines, properties, text, type LiveNode } from "./read.js";
 
@@ -23,7 +22,6 @@ function driver(scan: Scan, node: LiveNode): void {
   const vermagic = info?.find((l) => l.startsWith("vermagic:"));
   const built = vermagic?.replace(/^vermagic:\s*/, "").split(" ")[0];
   if (isLoaded) {
-    past(scan, ["The module is loaded now: this line is of an earlier attempt.", "模块现已加载：此日志来自之前的尝试。"]);
     const device = text(node, "dma_device");
     if (device !== undefined && /No such file/.test(device)) scan.raise("dma.channel_unavailable", { lines: [{ source: "dma_device", line: device.trim() }], checked: [["The module is loaded; udev did not make the node, or it was removed.", "模块已加载；udev 没有创建节点，或节点被删除。"]] });
     return;
@@ -33,14 +31,8 @@ function driver(scan: Scan, node: LiveNode): void {
   }
   const here = files && kernel ? files.some((f) => f.startsWith(`/lib/modules/${kernel}/`)) : undefined;
   if (here === false || (here === undefined && info && !vermagic)) {
-    past(scan, ["No such module file is there now: this line is of an earlier attempt.", "现在没有该模块文件：此日志来自之前的尝试。"]);
     scan.raise("driver.not_installed", { lines: [{ source: "module_files", line: files && files.length > 0 ? files.slice(0, 3).join(" ") : `no dma_engine.ko under /lib/modules/${kernel ?? ""}` }], checked: [["lsmod, and the module files of every kernel.", "lsmod 以及所有内核的模块文件。"]] });
   } else scan.raise("driver.not_loaded", { lines: [{ source: "modules", line: "lsmod lists no dma_engine" }] });
-}
-
-/** What the log says of earlier attempts to load the driver is no fault of now. */
-function past(scan: Scan, why: Text): void {
-  for (const g of scan.groups.values()) if (g.class.startsWith("module.") && g.device === "dma_engine" && g.class !== "module.taint") { g.severity = "info"; g.checked.push(why); }
 }
 
 /** The node must be 0660 root:stepccl: open to ranks, and to nobody else. A closed one is found by the watcher of `ls -l`. */

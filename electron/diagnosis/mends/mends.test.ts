@@ -55,11 +55,11 @@ describe("mends as data", () => {
   });
 });
 
-interface World { options: MendsOptions; mends: Mends; ran: string[]; view: DiagnosisView; after: Partial<DiagnosisView>; stored: unknown[]; status: number; hold: Promise<void> | null }
+interface World { options: MendsOptions; mends: Mends; ran: string[]; view: DiagnosisView; after: Partial<DiagnosisView>; stored: unknown[]; status: number; hold: Promise<void> | null; newest: string }
 function world(found: FindingView[]): World {
   const view = { nodeId: "n1", startedAtMs: Date.now(), endedAtMs: Date.now(), state: "done", verdict: "cause_found", sources: [source("ip_link", "3: eth1 down\n")], findings: found, cannotTell: [], error: null } as DiagnosisView;
-  const w: World = { ran: [], view, after: { findings: [], sources: [source("ip_link", "3: eth1 up\n")] }, stored: [], status: 0, hold: null } as unknown as World;
-  const session = { execLines: vi.fn(async (command: string, onLine: (s: string, l: string) => void, options: { signal?: AbortSignal }) => {
+  const w: World = { ran: [], view, after: { findings: [], sources: [source("ip_link", "3: eth1 up\n")] }, stored: [], status: 0, hold: null, newest: "815.100000" } as unknown as World;
+  const session = { exec: vi.fn(async () => ({ stdout: `11111111-2222-3333-4444-555555555555\n1764520000.123456789\n[  ${w.newest}] DMAR: newest line\n` })), execLines: vi.fn(async (command: string, onLine: (s: string, l: string) => void, options: { signal?: AbortSignal }) => {
     w.ran.push(command);
     onLine("stdout", "doing\u001b[31m it");
     await Promise.race([w.hold ?? Promise.resolve(), new Promise((_r, reject) => options.signal?.addEventListener("abort", () => reject(ConsoleError.of("H104"))))]);
@@ -68,7 +68,8 @@ function world(found: FindingView[]): World {
   const nodes = { get: (id: string) => (id === "n1" ? ({ id, name: "node1" } as NodeView) : undefined), session: async () => session } as unknown as NodeDirectory;
   w.options = {
     nodes, actions: { rejoin: async () => "joined" }, settleMs: 0,
-    diagnosis: { view: (id) => (id === "n1" ? w.view : undefined), retest: async () => ({ ...w.view, endedAtMs: Date.now(), ...w.after }), settle: (_id, f) => { w.stored.push(f.id); } },
+    diagnosis: { view: (id) => (id === "n1" ? w.view : undefined), retest: async () => (w.view = { ...w.view, endedAtMs: Date.now(), ...w.after }),
+      settle: (_id, findingId, until) => { w.stored.push(findingId, until); w.view = { ...w.view, findings: w.view.findings.map((f) => (f.id === findingId ? { ...f, severity: "info" } : f)) }; } },
     documents: { list: () => [], put: (id) => { w.stored.push(id); } },
   };
   w.mends = new Mends(w.options);
@@ -125,16 +126,26 @@ describe("applying", () => {
     unread.after = { findings: [], sources: [source("ip_link", "", "timeout")] };
     expect((await go(unread)).state).toBe("unknown");
   });
-  it("what a log said before is history when nothing new of it was logged", async () => {
-    const logged = finding("iommu.dmar_fault", { last: { time: 815, clock: "uptime" }, mend: [{ id: "bus-master-off", command: "setpci -s 0000:01:00.0 COMMAND=0:4", explanation: { en: "", zh: "" }, risk: "interrupts_jobs" }] });
+  it("what a log said up to the end of the mend is history, and stays so after a new start; what it says later is not", async () => {
+    const logged = finding("iommu.dmar_fault", { last: { time: 815, clock: "uptime" }, evidence: [{ source: "kernel_log", line: "DMAR", lineNumber: 1, meaning: null }], mend: [{ id: "bus-master-off", command: "setpci -s 0000:01:00.0 COMMAND=0:4", explanation: { en: "", zh: "" }, risk: "interrupts_jobs" }] });
+    const until = { time: 819.5, clock: "uptime", bootId: "11111111-2222-3333-4444-555555555555" };
     const go = async (time: number) => {
       const w = world([logged]);
+      w.newest = "819.500000";
       w.after = { findings: [{ ...logged, last: { time, clock: "uptime" } }] };
       const run = await over(w, w.mends.apply(w.mends.offer("n1", logged.id, ["bus-master-off"]).offerId, ["setpci -s 0000:01:00.0 COMMAND=0:4"], undefined).id);
-      return [run.state, w.stored.includes(logged.id)];
+      expect(run.historyUntil).toEqual(until);
+      expect(run.after!.finding === null).toBe(run.state === "mended");
+      return { run, w };
     };
-    expect(await go(815)).toEqual(["mended", true]);
-    expect(await go(901)).toEqual(["not_mended", false]);
+    const mended = await go(819);
+    expect(mended.run.state).toBe("mended");
+    expect(mended.w.stored).toEqual([logged.id, until, mended.run.id]);
+    const again = world([logged]);
+    new Mends({ ...again.options, documents: { list: () => [mended.run], put: () => {} } });
+    expect(again.stored).toEqual([logged.id, until]);
+    const stays = await go(822);
+    expect([stays.run.state, stays.w.stored]).toEqual(["not_mended", [stays.run.id]]);
   });
   it("cancelled: the command is ended, the node is read again; one mend at a time for a node", async () => {
     const w = world([down]);

@@ -10,11 +10,12 @@ import { outcomeOf, snapshotOf } from "./snapshot.js";
 
 type Offer = z.infer<typeof MendOffer>;
 type RunView = z.infer<typeof MendRunView>;
+type Moment = NonNullable<RunView["historyUntil"]>;
 
 export interface MendDiagnosis {
   view(nodeId: string): DiagnosisView | undefined;
   retest(nodeId: string, sourceIds: readonly string[], signal: AbortSignal): Promise<DiagnosisView>;
-  settle(nodeId: string, finding: FindingView): void;
+  settle(nodeId: string, findingId: string, until: Moment): void;
 }
 export interface MendsOptions {
   nodes: NodeDirectory;
@@ -46,6 +47,7 @@ export class Mends {
 
   constructor(private readonly options: MendsOptions) {
     for (const view of options.documents.list().reverse()) this.#views.set(view.id, view.endedAtMs === null ? { ...view, state: "failed", endedAtMs: view.startedAtMs, error: ConsoleError.of("H105", { detail: "the console ended while this was going on" }).view } : view);
+    for (const view of this.#views.values()) if (view.state === "mended" && view.historyUntil) options.diagnosis.settle(view.nodeId, view.findingId, view.historyUntil);
     this.topic = new KeyedTopic({ list: () => this.list(), get: (id) => this.#views.get(id) });
   }
 
@@ -93,7 +95,7 @@ export class Mends {
     this.#put({
       id, nodeId: offer.nodeId, findingId: finding.id, class: finding.class, title: finding.title, startedAtMs: Date.now(), endedAtMs: null, state: "applying",
       steps: offer.commands.map((c) => ({ ...c, state: "pending" as const, startedAtMs: null, endedAtMs: null, status: null, output: "" })),
-      before: snapshotOf(before, finding, before.endedAtMs ?? before.startedAtMs), after: null, error: null,
+      before: snapshotOf(before, finding, before.endedAtMs ?? before.startedAtMs), after: null, historyUntil: null, error: null,
     });
     const abort = new AbortController();
     const over = this.#carry(id, finding, abort.signal).catch((error: unknown) => this.options.onError?.(error)).finally(() => this.#running.delete(id));
@@ -130,12 +132,15 @@ export class Mends {
     const rule = mendRuleOf(finding.class, this.#views.get(id)!.steps[0]!.mendId);
     const until = AbortSignal.any([this.#closing.signal, AbortSignal.timeout(RETEST_MS)]);
     try {
+      const historyUntil = finding.last === null ? null : await this.#newestOf(nodeId, finding.last.clock, until);
+      this.#change(id, { historyUntil });
       await delay(this.options.settleMs ?? rule?.settleMs ?? 0, undefined, { signal: until });
       const after = await this.options.diagnosis.retest(nodeId, finding.retest, until);
-      const outcome = outcomeOf(finding, after);
-      if (outcome === "mended" && failure === null && !cancelled) this.options.diagnosis.settle(nodeId, finding);
+      const outcome = outcomeOf(finding, after, historyUntil);
+      if (outcome === "mended" && failure === null && !cancelled && historyUntil) this.options.diagnosis.settle(nodeId, finding.id, historyUntil);
       const state = cancelled ? "cancelled" : failure !== null && outcome !== "mended" ? "failed" : outcome;
-      this.#change(id, { state, after: snapshotOf(after, finding, after.endedAtMs ?? Date.now()), endedAtMs: Date.now(), ...(state === "mended" ? { error: null } : {}) });
+      // What was settled just now is a note in the view as it stands.
+      this.#change(id, { state, after: snapshotOf(this.options.diagnosis.view(nodeId) ?? after, finding, after.endedAtMs ?? Date.now()), endedAtMs: Date.now(), ...(state === "mended" ? { error: null } : {}) });
     } catch (error) {
       this.#change(id, { state: cancelled ? "cancelled" : failure !== null ? "failed" : "unknown", endedAtMs: Date.now(), error: failure !== null ? toErrorView(failure) : toErrorView(error) });
     }
@@ -169,6 +174,16 @@ export class Mends {
       this.#step(id, index, { state: "failed", endedAtMs: Date.now() });
       throw error;
     }
+  }
+
+  /** The newest moment of the log's own clock, as root reads it: all that stands in the log now is before it. Null where it cannot be told. */
+  async #newestOf(nodeId: string, clock: string, signal: AbortSignal): Promise<Moment | null> {
+    const session = await this.options.nodes.session(nodeId, signal);
+    const command = "cat /proc/sys/kernel/random/boot_id; date +%s.%N; dmesg | tail -n 1";
+    const { stdout } = await session.exec(`/bin/sh -c ${shellQuote(PATH + command)}`, { root: true, signal, timeoutMs: COMMAND_MS, maxBytes: 64 * 1024 });
+    const said = /^([0-9a-f-]{36})\n(\d{9,12}\.\d{1,9})\n(?:\[ *(\d{1,9}\.\d{6})\])?/.exec(stdout);
+    const time = clock === "wall" ? said?.[2] : clock === "uptime" ? said?.[3] : undefined;
+    return time === undefined ? null : { time: Number(time), clock, bootId: said![1]! };
   }
 
   #name(nodeId: string): string {

@@ -1,6 +1,8 @@
 import type { z } from "zod";
 import type { DiagnosisView, FindingView, MendSnapshot, Reading } from "../../contract/index.js";
 
+/** Sources that tell what was, not what is. */
+const LOGS = new Set(["kernel_log", "service_log"]);
 const MAX_READING_CHARS = 2000;
 const reading = (f: FindingView): z.infer<typeof Reading> => ({ class: f.class, severity: f.severity, title: f.title, evidence: f.evidence.slice(0, 4) });
 
@@ -24,12 +26,12 @@ function relevant(text: string, finding: FindingView): string {
   return (chosen.length > 0 ? chosen : rows).slice(-24).join("\n").slice(-MAX_READING_CHARS);
 }
 
-/** Whether the re-test shows the fault gone: from values it is not there any more, from a log nothing new of it was written. */
-export function outcomeOf(before: FindingView, after: DiagnosisView): "mended" | "not_mended" | "unknown" {
+/** Whether the re-test shows the fault gone: from values it is not there any more, from a log nothing of it was written after `until`. */
+export function outcomeOf(before: FindingView, after: DiagnosisView, until: { time: number; clock: string } | null): "mended" | "not_mended" | "unknown" {
   const now = after.findings.find((f) => f.id === before.id && f.severity !== "info");
   if (now) {
-    const logged = before.last !== null && now.last !== null && now.last.clock === before.last.clock;
-    return logged && now.last!.time <= before.last!.time ? "mended" : "not_mended";
+    const logged = now.evidence.every((e) => LOGS.has(e.source)) && now.last !== null && until !== null && now.last.clock === until.clock;
+    return logged && now.last!.time <= until.time ? "mended" : "not_mended";
   }
   // A source that could not be read again proves nothing.
   const cited = new Set(before.evidence.map((e) => e.source));

@@ -66,7 +66,7 @@ describe("a mend", () => {
 
 describe("runs of mends", () => {
   const run = (id: string, findingId: string, startedAtMs: number, endedAtMs: number | null = startedAtMs + 1): MendRunView =>
-    ({ id, nodeId: "n1", findingId, class: "a.b", title: { en: "", zh: "" }, startedAtMs, endedAtMs, state: "mended", steps: [], before: { atMs: 0, finding: null, others: [], readings: [] }, after: null, error: null });
+    ({ id, nodeId: "n1", findingId, class: "a.b", title: { en: "", zh: "" }, startedAtMs, endedAtMs, state: "mended", steps: [], before: { atMs: 0, finding: null, others: [], readings: [] }, after: null, historyUntil: null, error: null });
   it("the newest of a finding counts", () => {
     expect(newestRun([run("1", "f", 1), run("2", "f", 3), run("3", "g", 9)], "n1", "f")?.id).toBe("2");
     expect(newestRun([run("1", "f", 1)], "n2", "f")).toBeNull();
