@@ -40,7 +40,7 @@ for (const rule of RULES) for (const sig of rule.sig ?? []) {
 }
 for (const watcher of WATCHERS) for (const literal of new Set(watcher.triggers)) byWatcher.set(literal, [...(byWatcher.get(literal) ?? []), watcher]);
 /** Words of a failure: a line that holds one and fits no class is remembered. */
-const FAILURE_WORDS = new Set(["fatal", "panic", "exception", "traceback", "aborted", "core dumped", "segfault", "nccl warn", "ucx error", "call trace", "bug:", "runtime error", "runtimeerror", "error"]);
+const FAILURE_WORDS = new Set(["fatal", "panic", "exception", "traceback", "aborted", "core dumped", "segfault", "nccl warn", "ucx error", "call trace", "bug:", "runtime error", "runtimeerror", "error", "unable to connect the hca", "failed to modify qp"]);
 for (const literal of new Set([...bySignature.keys(), ...byWatcher.keys(), ...FAILURE_WORDS, "callbacks suppressed"])) literals.push(literal);
 const literalIsFailure = literals.map((l) => FAILURE_WORDS.has(l));
 const literalSignatures = literals.map((l) => bySignature.get(l) ?? []);
@@ -318,7 +318,7 @@ const SUPPRESSED_OWNER: Readonly<Record<string, readonly string[]>> = {
 };
 /** Services whose complaints say nothing of transfers. */
 const UNRELATED = /^(?:sshd|cron|crond|snapd|sudo|su|dbus|dbus-daemon|polkitd|networkmanager|systemd-resolved|systemd-logind|avahi-daemon|pulseaudio|pipewire|gdm\S{0,20}|gnome\S{0,40}|cupsd?|rsyslogd|dhclient|udisksd|packagekitd?|fwupd|colord|bluetoothd|wpa_supplicant|unattended-upgr\S{0,10}|postfix\S{0,20}|sssd\S{0,20}|pam_\S{0,20}|apt\S{0,20}|motd\S{0,20}|xdg\S{0,40}|tracker\S{0,30}|thermald|irqbalance|multipathd|smartd|ModemManager|accounts-daemon|named|nginx|apache2)$/i;
-const FAILURE = /\b(?:fatal|panic|exception|traceback|aborted|core dumped|segfault|NCCL WARN|UCX\s+ERROR|Call Trace|BUG:|kernel BUG|runtime ?error)\b|^\s{0,8}(?:\w{1,30}: ?)?ERROR\b|^Error\b/i;
+const FAILURE = /\b(?:fatal|panic|exception|traceback|aborted|core dumped|segfault|NCCL WARN|UCX\s+ERROR|Call Trace|BUG:|kernel BUG|runtime ?error|Unable to Connect the HCA|Failed to modify QP)\b|^\s{0,8}(?:\w{1,30}: ?)?ERROR\b|^Error\b/i;
 const NO_FAILURE = /non-?fatal|0 errors|no error|exceptions?: 0|fatal:? 0\b|exception handl|ncclInternalError\|/i;
 
 export { compiled as COMPILED_SIGNATURES };

@@ -82,6 +82,7 @@ export class Normaliser {
   #piece(piece: string, raw: string, number: number, p: Prefix): void {
     let text = p.start === 0 ? piece : piece.slice(p.start);
     if (text.indexOf("     ") >= 0) text = unwrap(text, p.stamped ? WRAP_BLANKS : WRAP_BLANKS_UNSTAMPED);
+    if (text.indexOf("=3D") >= 0) text = text.replaceAll("=3D", "=");
     let repeat = 1;
     if (text.charCodeAt(0) === 109 && text.startsWith("message repeated ")) {
       const m = REPEATED.exec(text);
@@ -90,6 +91,11 @@ export class Normaliser {
     let time = p.time;
     if (p.clock === "relative" && time !== null) time = this.#relative += time;
     const prev = this.#pending;
+    // Quoted-printable mail: a soft line end is "=".
+    if (prev && prev.text.charCodeAt(prev.text.length - 1) === 61 && prev.stamped && !p.stamped && p.indent === 0 && prev.text.length >= 40) {
+      prev.text = prev.text.slice(0, -1) + text;
+      return;
+    }
     if (prev && text.length > 0 && prev.text.length < MAX_RECORD_CHARS) {
       const join = this.#joins(prev, text, p, time);
       if (join !== null) {
@@ -120,6 +126,9 @@ export class Normaliser {
     if (last === 91 && prev.text.includes("AMD-Vi")) return "";
     if (last === 44 && text.startsWith("total ") && prev.text.includes("buffer is full")) return " ";
     if (text.startsWith("BIOS vendor:") && prev.text.includes("DMAR:")) return " ";
+    // A mailer broke the line: after a comma of a firmware's answer, or after the colon that a driver puts before its message.
+    if (last === 44 && !p.stamped && text.startsWith("status ") && prev.text.includes("op_mod(")) return " ";
+    if (last === 58 && prev.clock === "uptime" && !p.stamped && p.indent === 0 && /\(pid \d{1,10}\):$/.test(prev.text)) return " ";
     if (prev.text.startsWith("NVRM:")) {
       const nvrm = text.startsWith("NVRM:");
       if (prev.stamped && !p.stamped && (nvrm || p.indent >= 8) && !text.includes("Xid (")) return " ";

@@ -57,8 +57,16 @@ const xid: Watcher = {
 
 const sxid: Watcher = {
   id: "sxid",
-  triggers: ["sxid"],
+  triggers: ["sxid", "detected nvswitch"],
   line(scan, record, text) {
+    // The fabric manager's own log of the same event.
+    const told = /detected NVSwitch (non-fatal|fatal) error (\d{4,6}) .{0,60}?pci bus id ([0-9a-f:.]{7,20})(?:.{0,40}? port (\d{1,3}))?/i.exec(text);
+    if (told) {
+      const number = Number(told[2]);
+      scan.hit("gpu.sxid", record, { device: told[3]!, severity: /^fatal/i.test(told[1]!) ? "critical" : "medium", params: { sxid: number }, meaning: SXID[number] ? [`SXid ${number}: ${SXID[number][0]}`, `SXid ${number}：${SXID[number][1]}`] : undefined });
+      if (told[4]) scan.of("sxid_links", () => new Set<string>()).add(told[4]);
+      return;
+    }
     const m = /SXid ?\((?:PCI:)?([0-9a-f:.]{5,20})\): (\d{4,6}),? ?(.{0,200})/i.exec(text);
     if (!m) return;
     scan.seen.add("kernel_log");
@@ -183,4 +191,27 @@ const allocatable: Watcher = {
   },
 };
 
-export const gpuWatchers: readonly Watcher[] = [xid, sxid, query, topo, allocatable];
+interface Links { gpu: string; up: number; down: number; seen: Seen | null }
+
+/** nvidia-smi nvlink --status: a GPU some of whose links carry and some do not. None at all may be a machine without bridges. */
+const nvlinkStatus: Watcher = {
+  id: "nvlink_status",
+  triggers: ["(uuid: gpu-", "<inactive>", "gb/s"],
+  plainOnly: true,
+  line(scan, record, text) {
+    const t = text.trim();
+    const gpus = scan.of<Links[]>("nvlinks", () => []);
+    const gpu = /^GPU (\d{1,3}): .{2,80}\(UUID: GPU-/.exec(t);
+    if (gpu) { if (gpus.length < 1024) gpus.push({ gpu: gpu[1]!, up: 0, down: 0, seen: null }); return; }
+    const link = /^Link \d{1,2}: (<inactive>|[\d.]+ GB\/s)/.exec(t);
+    const at = gpus.at(-1);
+    if (!link || !at) return;
+    if (link[1] === "<inactive>") { at.down++; at.seen ??= { record, source: scan.source }; } else at.up++;
+  },
+  end(scan) {
+    for (const g of scan.of<Links[]>("nvlinks", () => [])) if (g.up > 0 && g.down > 0) scan.raise("gpu.nvlink_inactive", { device: `GPU ${g.gpu}`, records: g.seen ? [g.seen] : [], params: { gpu: g.gpu, inactive: g.down, active: g.up } });
+  },
+  sourceEnd(scan) { scan.of<Links[]>("nvlinks", () => []).push({ gpu: "", up: 0, down: 0, seen: null }); },
+};
+
+export const gpuWatchers: readonly Watcher[] = [xid, sxid, query, topo, nvlinkStatus, allocatable];

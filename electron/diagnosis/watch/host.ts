@@ -119,9 +119,11 @@ const peermem: Watcher = {
 /** systemctl status: which unit the state belongs to. */
 const units: Watcher = {
   id: "fabric",
-  triggers: [".service", "active:"],
+  triggers: [".service", "active:", "geforce", "quadro", "nvidia rtx", "titan", "sxm", "hgx", "nvswitch"],
   line(scan, record, text) {
     const t = text.trim();
+    if (/\|.{0,8}\b(?:GeForce|Quadro|TITAN|NVIDIA (?:GeForce|RTX|TITAN|Quadro))\b/i.test(t)) scan.state.set("gpu_without_switch", { record, source: scan.source });
+    else if (/SXM|HGX|NVSwitch [a-z]|NVSwitch\d/i.test(t) && !/NOTHING_TO_DO|Pre-NVL/i.test(t)) scan.state.set("gpu_with_switch", true);
     const unit = /^(?:\W{1,3} ?)?([\w@.-]{1,80})\.service\b/.exec(t);
     if (unit) { scan.state.set("unit", unit[1]); scan.seen.add("service"); return; }
     const active = /^Active: (\w+)(?: \(([\w-]+)\))?/.exec(t);
@@ -131,7 +133,13 @@ const units: Watcher = {
   },
   end(scan) {
     // Nothing to manage here, and CUDA does not complain: the service is not needed.
-    const hard = scan.groupsOf("gpu.fabric_manager_down").some((g) => g.evidence.some((e) => /802|not yet initialized|NotReady|NOT_READY|version/i.test(e.line)));
+    const hard = scan.groupsOf("gpu.fabric_manager_down").some((g) => g.evidence.some((e) => /802|not yet initialized|NotReady|NOT_READY|version mismatch|mismatch(?:ed)? with/i.test(e.line)));
+    const plain = scan.state.get("gpu_without_switch") as Seen | undefined;
+    if (plain && scan.state.get("gpu_with_switch") !== true && !hard && scan.has("gpu.fabric_manager_down")) {
+      const [down] = scan.groupsOf("gpu.fabric_manager_down");
+      scan.raise("gpu.fabric_manager_not_applicable", { records: [plain], lines: down!.evidence.slice(0, 1), checked: [["The GPUs that are listed are of a kind that has no NVSwitch.", "所列 GPU 属于没有 NVSwitch 的型号。"]] });
+      scan.drop("gpu.fabric_manager_down");
+    }
     if (scan.has("gpu.fabric_manager_not_applicable") && !hard) scan.drop("gpu.fabric_manager_down");
   },
 };

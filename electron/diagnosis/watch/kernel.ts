@@ -1,6 +1,7 @@
-import { CHANERR, CHANSTS_STATE, MLX5_COMMAND_STATUS, named, namedBits } from "../decode/tables.js";
+import { CHANERR, CHANSTS_STATE, named, namedBits } from "../decode/tables.js";
 import { findBdf, findRdmaDevice } from "../logs/device.js";
 import type { Severity } from "../types.js";
+import { firmwareStatus } from "./firmware.js";
 import type { Seen, Watcher } from "./watcher.js";
 
 /** A bounce buffer serves at most 128 slots of 2 KiB in one piece. */
@@ -60,30 +61,6 @@ const ioat: Watcher = {
   end(scan) {
     const headers = scan.of<Seen[]>("ioat_headers", () => []);
     if (headers.length > 0 && !scan.has("dma.ioat_channel_error")) scan.raise("dma.ioat_channel_error", { device: findBdf(headers[0]!.record.text), records: headers.slice(0, 2), count: headers.length });
-  },
-};
-
-const fwStatus: Watcher = {
-  id: "fw_status",
-  triggers: ["op_mod(", "fw status = 0x"],
-  line(scan, record, text) {
-    scan.seen.add("kernel_log");
-    const m = /([A-Za-z][A-Za-z0-9_]{2,40})\(0x([0-9a-f]+)\) op_mod\(0x([0-9a-f]+)\)[^,]{0,40},? ?status ([a-z -]{2,40})\(0x([0-9a-f]+)\)(?:, ?syndrome \(0x([0-9a-f]+)\))?/i.exec(text);
-    if (m) {
-      const status = parseInt(m[5]!, 16);
-      const command = m[1]!.toUpperCase();
-      const params = { command, status, syndrome: m[6] === undefined ? undefined : `0x${m[6]}` };
-      if (command === "CREATE_MKEY" && status === 8) scan.hit("rdma.mkey_limit", record, { params });
-      else if (command === "ACCESS_REG" && status === 2) scan.hit("rdma.fw_access_reg_restricted", record, { params });
-      else if (status !== 0) scan.hit("rdma.fw_cmd_status", record, { params, severity: status === 1 ? "high" : "medium" });
-      return;
-    }
-    const old = /command 0x([0-9a-f]+) failed: fw status = 0x([0-9a-f]+)/i.exec(text);
-    // 0x5a only sets the node's description: old firmware refuses it and works.
-    if (old && old[1] !== "5a") {
-      const status = parseInt(old[2]!, 16);
-      scan.hit("rdma.fw_cmd_status", record, { severity: "low", params: { command: `0x${old[1]}`, status }, meaning: [`fw status ${named(status, MLX5_COMMAND_STATUS)[0]}`, `固件状态：${named(status, MLX5_COMMAND_STATUS)[1]}`] });
-    }
   },
 };
 
@@ -204,4 +181,4 @@ const firmware: Watcher = {
   },
 };
 
-export const kernelWatchers: readonly Watcher[] = [swiotlb, dmarBoot, ioat, fwStatus, linkEvents, softLockup, bars, pciScan, severities, firmware];
+export const kernelWatchers: readonly Watcher[] = [swiotlb, dmarBoot, ioat, firmwareStatus, linkEvents, softLockup, bars, pciScan, severities, firmware];
