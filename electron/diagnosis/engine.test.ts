@@ -17,7 +17,7 @@ describe("the cases", () => {
     expect(RULES.filter((r) => r.code.startsWith("F") && !have.has(r.id)).map((r) => r.id)).toEqual([]);
   });
   it.each(report.cases.map((c) => [c.id, c] as const))("%s", (_id, c) => {
-    expect({ first: c.found_first, missing: c.also_missing, alarm: c.false_alarm }).toEqual({ first: c.expected_class, missing: [], alarm: false });
+    expect({ right: c.first_right || c.found_first, missing: c.also_missing, alarm: c.false_alarm }).toEqual({ right: true, missing: [], alarm: false });
   });
   it("the table that is kept in the repository says so too", () => {
     expect(readFileSync(join(import.meta.dirname, "cases", "results.txt"), "utf8"), "npm run test:faults -- --write").toBe(`${formatTable(report)}\n`);
@@ -27,8 +27,8 @@ describe("the cases", () => {
     expect(formatTable(report)).toContain("false alarms 0");
   });
   it("the report can miss: a wrong expectation is counted as such", () => {
-    const c = cases.find((x) => x.harmless)!;
-    const wrong = evaluate([{ ...c, expected: "gpu.xid_79" }, { ...cases.find((x) => x.expected === "gpu.xid_79")!, harmless: true }]);
+    const c = cases.find((x) => x.harmless && x.accepted.length === 0)!;
+    const wrong = evaluate([{ ...c, expected: "gpu.xid_79" }, { ...cases.find((x) => x.expected === "gpu.xid_79" && x.accepted.length === 0)!, harmless: true }]);
     expect(wrong.summary).toMatchObject({ cases: 2, expected_first: 1, harmless_cases: 2, false_alarms: 1 });
   });
   it("every finding of every case passes the contract", () => {

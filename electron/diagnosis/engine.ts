@@ -57,13 +57,14 @@ export function conclude(scan: Scan, extra: (scan: Scan) => void = () => undefin
   else if (told.length > 0) verdict = "only_consequences";
   else if (scan.unexplainedCount > 0 && groups.length === 0) verdict = "not_in_this_log";
   else verdict = groups.length > 0 ? "harmless" : scan.records > 0 ? "healthy" : "nothing_read";
-  if (verdict === "healthy") { scan.raise("none.healthy", { lines: [] }); groups = orderOfBlame(scan); }
+  if (verdict === "healthy") { scan.raise("none.healthy", { lines: [] }).against.push(...scan.complaints); groups = orderOfBlame(scan); }
   if (verdict === "not_in_this_log") {
     const g = scan.raise("none.cause_not_in_log", { count: scan.unexplainedCount });
     for (const u of scan.unexplained.slice(0, 4)) g.evidence.push({ source: u.source, line: u.line, lineNumber: u.lineNumber, meaning: null });
     groups = orderOfBlame(scan);
   }
   if (verdict === "only_consequences") for (const g of told) if (g.consequenceOf === null) g.checked.push(["The cause is not in what was read: it lies before this excerpt, or in another rank's log.", "原因不在所读内容中：在此摘录之前，或在其他进程的日志中。"]);
+  scan.contrary.attach(groups);
   const findings = groups.map(render);
   return { verdict, findings, cannotTell: cannotTell(scan), inputs: [...scan.seen], lines: scan.lines, records: scan.records, droppedChars: scan.droppedChars };
 }

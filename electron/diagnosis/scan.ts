@@ -1,10 +1,12 @@
+import { ContraryLines } from "./contrary.js";
 import { LiteralFinder } from "./logs/aho-corasick.js";
 import { quoteLine } from "./logs/clean.js";
 import { findBdf, findRdmaDevice, normaliseDevice, slotOf } from "./logs/device.js";
 import { collapse, Normaliser, type LogRecord } from "./logs/normalise.js";
 import { meaningOf } from "./meanings.js";
+import { AGAINST } from "./rules/against.js";
 import { ruleOf, RULES } from "./rules/index.js";
-import type { Group, InputKind, Rule, Severity, Signature, Text } from "./types.js";
+import type { Evidence, Group, InputKind, Rule, Severity, Signature, Text } from "./types.js";
 import { WATCHERS, type Watcher } from "./watch/index.js";
 
 /** Bounds against hostile input: what comes beyond is counted in the class's group without a device. */
@@ -41,7 +43,13 @@ for (const rule of RULES) for (const sig of rule.sig ?? []) {
 for (const watcher of WATCHERS) for (const literal of new Set(watcher.triggers)) byWatcher.set(literal, [...(byWatcher.get(literal) ?? []), watcher]);
 /** Words of a failure: a line that holds one and fits no class is remembered. */
 const FAILURE_WORDS = new Set(["fatal", "panic", "exception", "traceback", "aborted", "core dumped", "segfault", "nccl warn", "ucx error", "call trace", "bug:", "runtime error", "runtimeerror", "error", "unable to connect the hca", "failed to modify qp"]);
-for (const literal of new Set([...bySignature.keys(), ...byWatcher.keys(), ...FAILURE_WORDS, "callbacks suppressed"])) literals.push(literal);
+/** Words of a lesser failure: quoted beside "nothing wrong" where nothing else was found, since a healthy machine writes them too. */
+const COMPLAINTS = new Set(["failed", "failure", "cannot", "could not", "couldn't", "unable to", "timed out", "refused", "denied", "not found"]);
+const byAgainst = new Map<string, number[]>();
+AGAINST.forEach(({ any }, i) => { for (const literal of any) byAgainst.set(literal, [...(byAgainst.get(literal) ?? []), i]); });
+for (const literal of new Set([...bySignature.keys(), ...byWatcher.keys(), ...byAgainst.keys(), ...FAILURE_WORDS, ...COMPLAINTS, "callbacks suppressed"])) literals.push(literal);
+const literalIsComplaint = literals.map((l) => COMPLAINTS.has(l));
+const literalAgainst = literals.map((l) => byAgainst.get(l) ?? null);
 const literalIsFailure = literals.map((l) => FAILURE_WORDS.has(l));
 const literalSignatures = literals.map((l) => bySignature.get(l) ?? []);
 const literalWatchers = literals.map((l) => byWatcher.get(l) ?? []);
@@ -56,6 +64,9 @@ export class Scan {
   /** Lines that speak of a failure and fit no class. */
   readonly unexplained: { source: string; line: string; lineNumber: number }[] = [];
   unexplainedCount = 0;
+  /** Lines that complain and fit no class: what speaks against "nothing wrong". */
+  readonly complaints: Evidence[] = [];
+  readonly contrary = new ContraryLines();
   records = 0;
   lines = 0;
   droppedChars = 0;
@@ -120,8 +131,12 @@ export class Scan {
     const signatures = this.#candidates;
     signatures.length = 0;
     let failure = false;
+    let complaint = false;
     for (const index of found) {
       failure ||= literalIsFailure[index]!;
+      complaint ||= literalIsComplaint[index]!;
+      const against = literalAgainst[index]!;
+      if (against !== null) for (const entry of against) this.contrary.note(entry, record, text, this.source);
       for (const watcher of literalWatchers[index]!) {
         if ((watcher.plainOnly && record.stamped) || watchersCalled.get(watcher) === generation) continue;
         watchersCalled.set(watcher, generation);
@@ -155,7 +170,9 @@ export class Scan {
       this.hit(rule.id, record, { device: params?.["dev"] ?? undefined, severity: sig.severity, params });
     }
     this.#suppress(record, text);
-    if (failure && this.#hitThisRecord.size === 0) this.#failureWords(record);
+    if (this.#hitThisRecord.size > 0) return;
+    if (failure) this.#failureWords(record);
+    if (complaint && this.complaints.length < EVIDENCE_PER_GROUP && !NO_FAILURE.test(text)) this.complaints.push({ source: this.source, line: quoteLine(record.raw, 300), lineNumber: record.line, meaning: COMPLAINT });
   }
 
   #kernel(): void { if (!this.seen.has("kernel_log")) this.seen.add("kernel_log"); }
@@ -318,7 +335,8 @@ const SUPPRESSED_OWNER: Readonly<Record<string, readonly string[]>> = {
 };
 /** Services whose complaints say nothing of transfers. */
 const UNRELATED = /^(?:sshd|cron|crond|snapd|sudo|su|dbus|dbus-daemon|polkitd|networkmanager|systemd-resolved|systemd-logind|avahi-daemon|pulseaudio|pipewire|gdm\S{0,20}|gnome\S{0,40}|cupsd?|rsyslogd|dhclient|udisksd|packagekitd?|fwupd|colord|bluetoothd|wpa_supplicant|unattended-upgr\S{0,10}|postfix\S{0,20}|sssd\S{0,20}|pam_\S{0,20}|apt\S{0,20}|motd\S{0,20}|xdg\S{0,40}|tracker\S{0,30}|thermald|irqbalance|multipathd|smartd|ModemManager|accounts-daemon|named|nginx|apache2)$/i;
+const COMPLAINT: Text = ["This line speaks of a failure and fits no known fault.", "该行提到失败，但不符合任何已知故障。"];
 const FAILURE = /\b(?:fatal|panic|exception|traceback|aborted|core dumped|segfault|NCCL WARN|UCX\s+ERROR|Call Trace|BUG:|kernel BUG|runtime ?error|Unable to Connect the HCA|Failed to modify QP)\b|^\s{0,8}(?:\w{1,30}: ?)?ERROR\b|^Error\b/i;
-const NO_FAILURE = /non-?fatal|0 errors|no error|exceptions?: 0|fatal:? 0\b|exception handl|ncclInternalError\|/i;
+const NO_FAILURE = /non-?fatal|level=(?:info|debug|warn)|CANCELLED AT|Job step aborted|0 errors|no error|exceptions?: 0|fatal:? 0\b|exception handl|ncclInternalError\|/i;
 
 export { compiled as COMPILED_SIGNATURES };

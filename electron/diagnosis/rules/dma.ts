@@ -7,7 +7,8 @@ const LOADING = ["kernel_log", "system_log", "module_tools"] as const;
 export const rules: readonly Rule[] = [
   { id: "iommu.dmar_fault", code: "F001", severity: "high", needs: KERNEL, candidates: ["dma.engine_timeout"],
     sig: [{ any: ["[dma read", "[dma write"], all: ["request device"],
-      re: /\[DMA (?<access>Read|Write)[^\]]{0,40}\] ?Request device \[(?<dev>[^\]]{1,40})\](?: PASID \S+)?(?: fault addr (?<address>\S+))?(?: ?\[fault reason (?<reason>0x[0-9a-f]+|\d+)\])?/i }],
+      re: /\[DMA (?<access>Read|Write)[^\]]{0,40}\] ?Request device \[(?<dev>[^\]]{1,40})\](?: PASID \S+)?(?: fault addr (?<address>\S+))?(?: ?\[fault reason (?<reason>0x[0-9a-f]+|\d+)\])?/i },
+      { any: ["[intr-remap] request device"], re: /\[INTR-REMAP\] ?Request device \[(?<dev>[^\]]{1,40})\] ?fault index (?<address>\S+)(?: ?\[fault reason (?<reason>0x[0-9a-f]+|\d+)\])?/i, severity: "medium" }],
     title: ["The IOMMU refused a device's memory access", "IOMMU 拒绝了设备的内存访问"],
     what: ["Intel VT-d found no mapping with the needed right for an address that the device used, so the transfer did not happen.", "Intel VT-d 没有找到带有所需权限的映射，因此该设备的传输没有完成。"],
     causes: [["The driver mapped the buffer in the wrong direction, or not at all.", "驱动映射缓冲区的方向错误，或根本没有映射。"], ["The device was reset while transfers were under way.", "传输进行时设备被复位。"], ["A program handed the device physical addresses.", "程序把物理地址交给了设备。"], ["Firmware still uses the device, or the hardware is faulty.", "固件仍在使用该设备，或硬件有故障。"]],

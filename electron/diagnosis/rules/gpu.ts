@@ -5,7 +5,7 @@ const SMI = ["gpu"] as const;
 /** E, second half. Fabric, peer memory, memory repair, driver and container. */
 export const rules: readonly Rule[] = [
   { id: "gpu.fabric_manager_down", code: "F107", severity: "critical", needs: ["job_log", "service", "gpu"], perNode: true, checkedBy: ["fabric"],
-    sig: [{ any: ["system not yet initialized", "cudaerrorsystemnotready", "cuda_error_system_not_ready"] }, { any: ["nvidia-fabricmanager", "nv-fabricmanager", "fabricmanager"], re: /(?:failed|inactive|not running|could not be found|version mismatch|mismatch(?:ed)? with|Failed to start|code=exited)/i, not: ["nothing_to_do", "--version"] },
+    sig: [{ any: ["system not yet initialized", "cudaerrorsystemnotready", "cuda_error_system_not_ready"] }, { any: ["nvidia-fabricmanager", "nv-fabricmanager", "fabricmanager"], re: /(?:failed|inactive|not running|could not be found|version mismatch|mismatch(?:ed)? with|don't match|Failed to start|code=exited)/i, not: ["nothing_to_do", "--version"] },
       { any: ["aborting fabric manager", "nvswitches don\x27t match with any supported system topology"] }],
     title: ["The fabric manager is not running", "fabric manager 未运行"], what: ["Machines with NVSwitch need it before CUDA starts (error 802). Waiting does not help, though nvidia-smi lists all GPUs.", "带 NVSwitch 的机器在 CUDA 启动前需要它（错误 802）。等待无用，尽管 nvidia-smi 能列出所有 GPU。"],
     causes: [["Not installed or not started.", "未安装或未启动。"], ["Its version differs from the driver's.", "版本与驱动不同。"]], checks: [["An NVSwitch is present; both versions are equal.", "存在 NVSwitch；两者版本相同。"]],

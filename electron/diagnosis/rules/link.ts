@@ -6,6 +6,7 @@ const COUNTERS = ["counters"] as const;
 /** C. RDMA link, addressing. */
 export const rules: readonly Rule[] = [
   { id: "link.down_polling", code: "F031", severity: "high", needs: PORTS, checkedBy: ["ports"],
+    sig: [{ any: ["no active ports detected", "no active ports found", "no active ib ports", "no active hca ports"] }],
     title: ["The port sees no signal", "端口没有信号"], what: ["The port is down and keeps polling: nothing answers at the other end of the cable.", "端口处于关闭状态并一直轮询：线缆另一端没有应答。"],
     causes: [["No cable, or the peer is off.", "没有线缆，或对端未开机。"], ["Wrong speed or FEC.", "速率或 FEC 不匹配。"], ["Bad optics.", "光模块损坏。"], ["On a virtual machine: the host's or the fabric's side.", "虚拟机：问题在宿主机或网络侧。"]], checks: [["The other ports of the card, and the module's own data.", "同卡其他端口及光模块信息。"]],
     mend: [["mlxlink -d {device} -m", "none", "Read what the cable and the module say.", "读取线缆和模块信息。"], ["ibportstate LID PORT enable", "interrupts_jobs", "Enable the switch's port; else reseat or swap the cable.", "启用交换机端口；否则重插或更换线缆。"]] },
@@ -34,6 +35,7 @@ export const rules: readonly Rule[] = [
     causes: [["Cable or optics.", "线缆或光模块。"], ["The port itself.", "端口本身。"]], checks: [["Two readings and the time between: counters are totals since boot.", "两次读数及间隔：计数器是启动以来的总数。"]],
     mend: [["mlxlink -d {device} -c", "none", "Read the bit error rate.", "读取误码率。"], ["perfquery -R", "destructive", "Clear the counters, and read them again after an hour; clean or replace the cable.", "清零计数器，一小时后再读；清洁或更换线缆。"]] },
   { id: "link.flapping", code: "F039", severity: "high", needs: ["counters", "kernel_log"], checkedBy: ["counters", "link_flap"],
+    sig: [{ any: ["async event"], re: /(?<dev>[\w.-]{3,40}):\d{1,3} Got (?:non-fatal )?async event ?: ?port (?:error|down)/i, severity: "high" }, { any: ["ibv_event_port_err", "port_err event", "event_port_err"] }],
     title: ["The link goes down and up", "链路反复断开与恢复"], what: ["The link was lost and came back while the node ran.", "节点运行期间链路断开后又恢复。"],
     causes: [["Cable or power.", "线缆或供电。"], ["The peer rebooted.", "对端重启。"]], checks: [["The peer's uptime explains single counts.", "单次计数可由对端重启解释。"]], mend: [["dmesg -T | grep -i 'link down'", "none", "Compare the times with the peer's reboots; replace the cable.", "与对端重启时间比较；更换线缆。"]] },
   { id: "link.congestion_xmit_wait", code: "F040", severity: "info", role: "note", needs: COUNTERS, checkedBy: ["counters"],

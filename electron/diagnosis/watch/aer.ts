@@ -18,7 +18,7 @@ function classOf(text: string): string | null {
 /** Blocks of PCIe advanced error reporting, in the wordings of old and new kernels and of firmware-first reports (GHES). */
 export const aerWatcher: Watcher = {
   id: "aer",
-  triggers: ["pcie bus error", "aer:", "error status/mask", "acsviol", "acs violation", "event severity:", "section_type: pcie", "aer_uncor_status", "aer_cor_status", "cmpltto", "malftlp", "surprise down", "sdes"],
+  triggers: ["pcie bus error", "aer:", "error status/mask", "acsviol", "acs violation", "event severity:", "section_type: pcie", "aer_uncor_status", "aer_cor_status", "cmpltto", "malftlp", "surprise down", "sdes", "aer_event"],
   line(scan, record, text) {
     scan.seen.add("kernel_log");
     const last = scan.state.get("aer_last") as Last | undefined;
@@ -29,6 +29,8 @@ export const aerWatcher: Watcher = {
       if (cls) event(scan, record, text, cls, bus, received, last);
       return;
     }
+    // The trace event that RAS daemons write.
+    if (/\baer_event\b/.test(text)) { const cls = classOf(text); if (cls) event(scan, record, text, cls, true, false, undefined); return; }
     if (/event severity:/i.test(text)) { scan.state.set("ghes", /fatal/i.test(text) ? "pcie.aer_fatal" : /recoverable/i.test(text) ? "pcie.aer_nonfatal" : "pcie.aer_corrected"); return; }
     if (/section_type: PCIe/i.test(text)) { const cls = scan.state.get("ghes") as string | undefined; if (cls) event(scan, record, text, cls, true, false, undefined); return; }
     if (/link has been reset|recovery failed|can't recover/i.test(text)) return;

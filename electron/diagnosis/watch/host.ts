@@ -133,7 +133,7 @@ const units: Watcher = {
   },
   end(scan) {
     // Nothing to manage here, and CUDA does not complain: the service is not needed.
-    const hard = scan.groupsOf("gpu.fabric_manager_down").some((g) => g.evidence.some((e) => /802|not yet initialized|NotReady|NOT_READY|version mismatch|mismatch(?:ed)? with/i.test(e.line)));
+    const hard = scan.groupsOf("gpu.fabric_manager_down").some((g) => g.evidence.some((e) => /802|not yet initialized|NotReady|NOT_READY|version mismatch|mismatch(?:ed)? with|don't match with driver/i.test(e.line)));
     const plain = scan.state.get("gpu_without_switch") as Seen | undefined;
     if (plain && scan.state.get("gpu_with_switch") !== true && !hard && scan.has("gpu.fabric_manager_down")) {
       const [down] = scan.groupsOf("gpu.fabric_manager_down");
