@@ -19,6 +19,9 @@ export class ContraryLines {
     const kept = this.#kept[entry]!;
     const { re, text: meaning } = AGAINST[entry]!;
     if (kept.length >= LINES_EACH || (re !== undefined && !re.test(text))) return;
+    // Two of the entry's literals in one line.
+    const last = kept.at(-1)?.evidence;
+    if (last !== undefined && last.lineNumber === record.line && last.source === source) return;
     kept.push({ evidence: { source, line: quoteLine(record.raw), lineNumber: record.line, meaning }, host: record.host, device: findBdf(text) ?? findRdmaDevice(text), time: record.time, clock: record.clock });
   }
 

@@ -2,6 +2,7 @@ import { describe, expect, it } from "vitest";
 import { analyse } from "./engine.js";
 import { cleanLine } from "./logs/clean.js";
 import { parsePrefix } from "./logs/prefix.js";
+import { AGAINST } from "./rules/against.js";
 import { RULES } from "./rules/index.js";
 import { WATCHERS } from "./watch/index.js";
 
@@ -34,6 +35,7 @@ function expectLinear(run: (text: string) => void, make: (chars: number) => stri
 
 describe("time grows no faster than the input", () => {
   const signatures = RULES.flatMap((rule) => (rule.sig ?? []).flatMap((sig, i) => (sig.re ? [[`${rule.id} ${i}`, sig.any, sig.re] as const] : [])));
+  const contrary = AGAINST.flatMap((a) => (a.re ? [[`against ${a.classes[0]!} ${a.any[0]!}`, a.any, a.re] as const] : []));
   it("the measure finds an expression that is not linear", () => {
     // Cubic, so that twice the text takes eight times as long: far from the bound of three, however busy the machine is.
     const bad = /a+a+[^a]*?c/;
@@ -41,7 +43,7 @@ describe("time grows no faster than the input", () => {
     for (let i = 0; i < 5; i++) bad.exec("a".repeat(200));
     expect(() => { expectLinear((t) => { bad.exec(t); }, (n) => "a".repeat(n / 16), "bad", [2, 3]); }).toThrow();
   });
-  it.each(signatures)("expression of %s", (name, literals, re) => {
+  it.each([...signatures, ...contrary])("expression of %s", (name, literals, re) => {
     const start = `${literals[0]} `;
     for (const filler of FILLERS) {
       // The literal over and over as well, so that every start of a match is tried.

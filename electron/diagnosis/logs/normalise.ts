@@ -135,7 +135,7 @@ export class Normaliser {
       if (this.#blockLeft > 0 && nvrm && !text.includes("Xid (") && !text.includes("GPU at PCI") && near(prev.time, time)) { this.#blockLeft--; return " "; }
     }
     // A terminal cut a stamped line at its width: the rest stands at column 0 without a stamp.
-    if (prev.stamped && !p.stamped && p.indent === 0 && this.#wrapSeen > 0 && this.#pendingRawLength === this.#wrapWidth && !/^[#$]/.test(text)) return "";
+    if (prev.stamped && !p.stamped && p.indent === 0 && this.#wrapSeen > 0 && this.#pendingRawLength === this.#wrapWidth && last !== 46 && !/^[#$|+]/.test(text)) return "";
     return null;
   }
 

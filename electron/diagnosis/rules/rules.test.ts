@@ -1,3 +1,4 @@
+import { AGAINST } from "./against.js";
 import { describe, expect, it } from "vitest";
 import { z } from "zod";
 import { Severity } from "../../contract/index.js";
@@ -71,6 +72,14 @@ describe("the rules together", () => {
       expect(en, rule.id).toMatch(/\S/);
       expect(zh, rule.id).toMatch(/[\u4e00-\u9fff]/);
       expect(en, rule.id).not.toMatch(/[\u4e00-\u9fff]/);
+    }
+  });
+  it("what speaks against a class names classes that exist, in literals that the finder takes and both languages", () => {
+    for (const { classes, any, text: [en, zh] } of AGAINST) {
+      for (const c of classes) ruleOf(c);
+      for (const literal of any) expect(literal).toBe(literal.toLowerCase());
+      expect(en).toMatch(/\S/);
+      expect(zh).toMatch(/[\u4e00-\u9fff]/);
     }
   });
   it("watchers have names of their own", () => {
