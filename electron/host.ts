@@ -17,6 +17,7 @@ import { Uploads } from "./diagnosis/uploads.js";
 import { Fleet, MemorySecretKeeper, openStore, type FleetOptions, type SecretKeeper } from "./fleet/index.js";
 import { hostOf, type Handlers, type Host, type Topics } from "./gate.js";
 import { openLog } from "./log.js";
+import { NodeMemory } from "./memory/service.js";
 import { productRoot } from "./paths.js";
 import { SettingsLog } from "./settings/log.js";
 import { NodeSettings } from "./settings/service.js";
@@ -61,7 +62,8 @@ export async function createHost(options: HostOptions): Promise<Host> {
     hangs: (nodeIds, signal) => checkHangs(fleet, nodeIds, signal), verbsPing: (from, to, signal) => pairs.ping(from, to, signal),
   });
   const uploads = new Uploads(join(options.dataDir, "uploads"));
-  const settings = new NodeSettings({ nodes: fleet, topology: () => topology.current, log: new SettingsLog(history) });
+  const memory = new NodeMemory({ nodes: fleet, sampleOf: (nodeId) => telemetry.sample(nodeId), onError });
+  const settings = new NodeSettings({ nodes: fleet, topology: () => topology.current, log: new SettingsLog(history), onChanged: (nodeIds) => memory.soon(nodeIds) });
   const support = new Support({
     folder: supportFolder(options.dataDir), version: productVersion(), uploads, nodes: fleet, diagnosis, operations: () => fleet.listOperations(), mends: () => mends.list(),
   });
@@ -111,6 +113,8 @@ export async function createHost(options: HostOptions): Promise<Host> {
     "alerts.thresholds": () => alerts.thresholds(),
     "alerts.setThreshold": (change) => alerts.setThreshold(change),
     "history.get": (params) => alerts.history(params),
+    "memory.get": ({ nodeIds }, signal) => memory.get(nodeIds, signal),
+    "memory.map": ({ nodeId, process }, signal) => memory.map(nodeId, process, signal),
     "settings.get": (_params, signal) => settings.get(signal),
     "settings.set": ({ nodeIds, changes }, signal) => settings.set(nodeIds, changes, signal),
     "settings.history": ({ limit }) => settings.history(limit),
@@ -153,9 +157,10 @@ export async function createHost(options: HostOptions): Promise<Host> {
     },
   };
   const topics: Topics = {
-    nodes: fleet.topic, operations: fleet.operations.topic, runs: collectives.topic, diagnoses: diagnosis.topic, mends: mends.topic, guides: guides.topic, pairs: pairs.topic, topology: topology.topic, alerts: alerts.topic, telemetry: telemetry.topic,
+    nodes: fleet.topic, operations: fleet.operations.topic, runs: collectives.topic, diagnoses: diagnosis.topic, mends: mends.topic, guides: guides.topic, pairs: pairs.topic, memory: memory.topic, topology: topology.topic, alerts: alerts.topic, telemetry: telemetry.topic,
   };
   const host = hostOf(handlers, topics, async () => {
+    memory.close();
     telemetry.close();
     topology.close();
     guides.close();

@@ -3,6 +3,7 @@ import { ALERT_METHODS, AlertView } from "./alerts.js";
 import { DiagnosisView } from "./diagnosis.js";
 import { GUIDES_METHODS, GuideRunView } from "./guides.js";
 import { HANGS_METHODS } from "./hangs.js";
+import { MEMORY_METHODS, NodeMemoryView } from "./memory.js";
 import { MENDS_METHODS, MendRunView } from "./mends.js";
 import { AuthMethod, HostKeyView, LockHolder, NodeId, NodeInput, NodeView, OperationId, OperationView } from "./nodes.js";
 import { PAIRS_METHODS, PairTestView } from "./pair-tests.js";
@@ -74,6 +75,7 @@ export const METHODS = {
   "diagnose.list": { params: Nothing, result: z.array(DiagnosisView) },
   ...ALERT_METHODS,
   ...FILES_METHODS,
+  ...MEMORY_METHODS,
   ...MENDS_METHODS,
   ...HANGS_METHODS,
   ...GUIDES_METHODS,
@@ -105,6 +107,8 @@ export const STREAMS = {
   mends: { event: keyed(MendRunView) },
   guides: { event: keyed(GuideRunView) },
   pairs: { event: keyed(PairTestView) },
+  /** The nodes that are up, by node id. While somebody listens the nodes are asked in turn, a few at a time: each says how old it is. */
+  memory: { event: keyed(NodeMemoryView) },
   topology: { event: z.object({ epoch: z.number(), links: z.array(LinkView) }) },
   /** Those that last and those that ended, newest first. */
   alerts: { event: keyed(AlertView) },

@@ -7,6 +7,7 @@ export * from "./runs.js";
 export * from "./settings.js";
 export * from "./topology.js";
 export * from "./words.js";
+export * from "./memory.js";
 export * from "./mends.js";
 export * from "./guides.js";
 export * from "./pair-tests.js";

@@ -71,6 +71,8 @@ export const NodeFacts = z.object({
   gpus: z.array(z.object({
     index: z.number(), name: z.string(), pci: z.string(), numaNode: z.number().nullable(), memoryTotalBytes: z.number(), memoryUsedBytes: z.number(),
     nvlinksActive: z.number(),
+    /** As nvidia-smi prints it; joins the GPU with the processes that use it. */
+    uuid: z.string().optional(),
   })),
   driver: z.object({
     present: z.boolean(), version: z.string().nullable(), abi: z.string().nullable(), deviceMode: z.string().nullable(),

@@ -3,7 +3,8 @@ import { ErrorView } from "./errors.js";
 import { NodeId } from "./nodes.js";
 
 export const SettingName = z.enum([
-  "pipeline_depth", "dma_concurrency", "async_gd", "hbm_defrag", "hbm_defrag_interval_ms", "paging", "page_bytes", "prefetch_depth", "buffer_bytes", "compression",
+  "pipeline_depth", "dma_concurrency", "async_gd", "hbm_defrag", "hbm_defrag_interval_ms", "paging", "page_bytes", "prefetch_depth", "buffer_bytes", "hbm_cache_ratio_permille",
+  "sm_budget", "compression",
 ]);
 export type SettingName = z.infer<typeof SettingName>;
 /** null = not set: each process keeps its own value. */
@@ -12,7 +13,7 @@ export type SettingValue = z.infer<typeof SettingValue>;
 
 export type SettingKind =
   | { kind: "switch" }
-  | { kind: "number"; min: number; max: number; unit: "count" | "ms" | "bytes"; powerOfTwo?: true };
+  | { kind: "number"; min: number; max: number; unit: "count" | "ms" | "bytes" | "permille"; powerOfTwo?: true };
 const TIB = 1024 ** 4;
 /** What each setting takes; the limits are the daemon's (agent/src/telemetry/settings.cpp). */
 export const SETTINGS: Readonly<Record<SettingName, SettingKind>> = {
@@ -25,6 +26,8 @@ export const SETTINGS: Readonly<Record<SettingName, SettingKind>> = {
   page_bytes: { kind: "number", min: 4096, max: TIB, unit: "bytes", powerOfTwo: true },
   prefetch_depth: { kind: "number", min: 1, max: 256, unit: "count" },
   buffer_bytes: { kind: "number", min: 4096, max: TIB, unit: "bytes" },
+  hbm_cache_ratio_permille: { kind: "number", min: 1, max: 900, unit: "permille" },
+  sm_budget: { kind: "number", min: 1, max: 32, unit: "count" },
   compression: { kind: "switch" },
 };
 
@@ -38,7 +41,7 @@ export const SettingChanges = z.strictObject(Object.fromEntries(SettingName.opti
 export type SettingChanges = z.output<typeof SettingChanges>;
 
 export const AdviceReason = z.enum([
-  "depth_short", "depth_long", "depth_between", "depth_unmeasured", "half_of_gpus", "no_gpu", "async_on", "async_no_rdma", "defrag_on", "defrag_interval", "paging_large", "page_size", "prefetch", "buffers_own", "lossy",
+  "depth_short", "depth_long", "depth_between", "depth_unmeasured", "half_of_gpus", "no_gpu", "async_on", "async_no_rdma", "defrag_on", "defrag_interval", "paging_large", "page_size", "prefetch", "buffers_own", "cache_ratio", "sm_by_size", "lossy",
 ]);
 export type AdviceReason = z.infer<typeof AdviceReason>;
 

@@ -21,7 +21,7 @@ export function factsView(facts: AgentFacts, hostname: string): NodeFacts {
       gids: p.gids.map((g) => ({ index: g.index, gid: line(g.gid), type: line(g.type) })),
     }))),
     gpus: facts.gpus.map((g) => ({
-      index: g.index, name: line(g.name), pci: line(g.pci), numaNode: g.numa_node, memoryTotalBytes: g.memory_total_bytes, memoryUsedBytes: g.memory_used_bytes,
+      index: g.index, uuid: line(g.uuid), name: line(g.name), pci: line(g.pci), numaNode: g.numa_node, memoryTotalBytes: g.memory_total_bytes, memoryUsedBytes: g.memory_used_bytes,
       nvlinksActive: g.nvlinks.filter((l) => l.active).length,
     })),
     driver: {

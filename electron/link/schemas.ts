@@ -92,7 +92,7 @@ export type Routes = z.output<typeof Routes>;
 const settingsShape = {
   pipeline_depth: count.nullable(), dma_concurrency: count.nullable(), hbm_defrag: z.boolean().nullable(), hbm_defrag_interval_ms: count.nullable(),
   async_gd: z.boolean().nullable(), paging: z.boolean().nullable(), page_bytes: bytes.nullable(), prefetch_depth: count.nullable(),
-  compression: z.boolean().nullable(), buffer_bytes: bytes.nullable(),
+  compression: z.boolean().nullable(), buffer_bytes: bytes.nullable(), hbm_cache_ratio_permille: count.nullable(), sm_budget: count.nullable(),
 };
 const Settings = z.object(settingsShape).partial();
 
@@ -131,6 +131,11 @@ export const AGENT_METHODS = {
   "recorder.get": {
     params: z.strictObject({ communicator: z.string().regex(/^[0-9a-f]{16}$/).optional(), rank: count.optional(), operations: z.number().int().min(1).max(1024).optional() }),
     result: z.object({ recorders: list(z.unknown(), 4096) }),
+  },
+  /** Likewise checked one by one, against GpuProcess (gpu-schemas.ts). */
+  "gpu.processes": {
+    params: z.strictObject({ communicator: z.string().regex(/^[0-9a-f]{16}$/).optional(), rank: count.optional() }),
+    result: z.object({ processes: list(z.unknown(), 1024), omitted: count.catch(0) }),
   },
   "run.list": {
     params: nothing,

@@ -16,6 +16,8 @@ const REASONS: Readonly<Record<AdviceReason, string>> = {
   page_size: "128 MiB: large enough to fill the link, small enough that two pages fit beside the model.",
   prefetch: "One page moves while the next is prepared.",
   buffers_own: "The runtime sizes its buffers by the number of ranks and channels; set this only to cap memory.",
+  cache_ratio: "A tenth of the GPU's memory bounds the pool, which takes memory only as buffers need it. A buffer size that is set counts before it.",
+  sm_by_size: "The engine takes as few thread blocks as the size needs; set this only to keep more of the GPU free for the model.",
   lossy: "Sums travel as bf16 and lose 16 bits of mantissa: turn it on only when the training tolerates it.",
 };
 
@@ -48,6 +50,8 @@ export function adviseNode(facts: NodeFacts | null, oneWayUs: number | null): Re
     page_bytes: advice(128 * MIB, "page_size"),
     prefetch_depth: advice(2, "prefetch"),
     buffer_bytes: advice(null, "buffers_own"),
+    hbm_cache_ratio_permille: gpus === 0 ? advice(null, "no_gpu") : advice(100, "cache_ratio"),
+    sm_budget: gpus === 0 ? advice(null, "no_gpu") : advice(null, "sm_by_size"),
     compression: advice(false, "lossy"),
   };
 }

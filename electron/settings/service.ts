@@ -12,6 +12,8 @@ export interface NodeSettingsOptions {
   topology: () => TopologyView;
   log: SettingsLog;
   now?: () => number;
+  /** Told the nodes whose daemons took a change. */
+  onChanged?: (nodeIds: readonly string[]) => void;
 }
 
 /** The live settings of the nodes. One node that cannot be asked or changed holds up no other. */
@@ -40,6 +42,7 @@ export class NodeSettings {
       return after;
     })));
     if (logged.length > 0) this.o.log.add(logged);
+    this.o.onChanged?.(views.filter((view) => view.error === null).map((view) => view.nodeId));
     return views;
   }
 

@@ -95,3 +95,19 @@ describe("what is recommended", () => {
     expect(views[1]?.advice.pipeline_depth.value).toBeNull();
   });
 });
+
+describe("settings of the GPU pools", () => {
+  it("are bounded as the daemon bounds them, and recommended only where there is a GPU", () => {
+    const taken = (changes: object): boolean => SettingChanges.safeParse(changes).success;
+    expect([{ hbm_cache_ratio_permille: 1 }, { hbm_cache_ratio_permille: 900 }, { sm_budget: 32 }, { sm_budget: null }].map(taken)).toEqual([true, true, true, true]);
+    expect([{ hbm_cache_ratio_permille: 0 }, { hbm_cache_ratio_permille: 901 }, { hbm_cache_ratio_permille: 0.1 }, { sm_budget: 33 }].map(taken)).toEqual([false, false, false, false]);
+    expect([adviseNode(null, null).hbm_cache_ratio_permille, adviseNode(null, null).sm_budget]).toMatchObject([{ value: null, reason: "no_gpu" }, { value: null, reason: "no_gpu" }]);
+  });
+  it("who looks at the pools is told which nodes took a change, and no other", async () => {
+    const told: string[][] = [];
+    nodes[1]!.reachable = false;
+    settings = new NodeSettings({ nodes: directoryOf(nodes), topology: () => topology, log: new SettingsLog(history), onChanged: (ids) => told.push([...ids]) });
+    await settings.set(["n0", "n1", "n2"], { hbm_defrag: true });
+    expect(told).toEqual([["n0", "n2"]]);
+  });
+});

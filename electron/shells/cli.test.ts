@@ -261,3 +261,36 @@ describe("run", () => {
   });
   it("bytes are powers of 1024", () => expect(["8", "1K", "16M", "1GiB"].map(parseBytes)).toEqual([8, 1024, 16777216, 1073741824]));
 });
+
+describe("memory", () => {
+  const MIB = 1024 ** 2;
+  const process = {
+    key: "7.0.00000000deadbeef", pid: 7, rank: 0, worldSize: 2, communicator: "00000000deadbeef", job: "train\u001b[2J", gpuUuid: "GPU-0", gpuIndex: 3, updatedAtMs: 1, errorCode: null, operations: 1,
+    pool: { capacityBytes: 512 * MIB, heldBytes: 64 * MIB, usedBytes: 48 * MIB, stagingBytes: 16 * MIB, largestFreeBytes: null, buffers: 3, fragmentationPermille: 250, cacheRatioPermille: 100 }, device: { freeBytes: null, totalBytes: null },
+    defrag: { intervalMs: 500, blocked: "ungated_graphs", epochs: 1, movedBytes: 0, releasedBytes: 0, last: null }, asyncLevel: "stream", asyncReason: null, smBudget: 0, multiprocessors: 132, pipelineDepth: 4, dmaConcurrency: 4,
+    prefetchDepth: 2, pageBytes: 0, graphLanes: 16, lanesInUse: 0, settingsCurrent: true, settings: [],
+  };
+  const view = (more: object) => ({ nodeId: "a", readAtMs: 1, host: { totalBytes: 64 * 1024 * MIB, availableBytes: null, sampledAtMs: null, daemonRssKib: 2100 }, gpus: [], processes: [process], omitted: 0, damaged: 0, supported: true, error: null, ...more });
+  it("shows pools and hosts in words, with what could not be shown on the error stream", async () => {
+    const w = world([nodeView("a", { phase: "up" }), nodeView("b", { phase: "unreachable" })]);
+    w.overrides["memory.get"] = () => [view({ damaged: 1 })];
+    const result = await cli(w, ["memory"]);
+    expect(result.status).toBe(EXIT.ok);
+    expect(w.calls.find((call) => call.method === "memory.get")!.params).toEqual({ nodeIds: ["a"] });
+    expect(result.out).toMatch(/a\s+64 GiB\s+-\s+2100 KiB/);
+    expect(result.out).toMatch(/a\s+3\s+train\ufffd\[2J\s+0\/2\s+7\s+512 MiB\s+64 MiB\s+48 MiB\s+-\s+25\.0%\s+held up: ungated_graphs\s+stream/);
+    expect(result.err).toContain("a: 1 process(es) could not be shown.");
+  });
+  it("gives machines the contract's objects, and fails when a named node does not answer", async () => {
+    const w = world([nodeView("a", { phase: "up" })]);
+    w.overrides["memory.get"] = () => [view({ processes: [], error: { code: "H401", message: "gone", next: "wait", params: {} } })];
+    const result = await cli(w, ["--json", "memory", "a"]);
+    expect(result.status).toBe(EXIT.failed);
+    expect(JSON.parse(result.out)).toMatchObject([{ nodeId: "a", processes: [], error: { code: "H401" } }]);
+    expect(result.err).toContain("H401");
+    w.overrides["memory.get"] = () => [view({ processes: [], supported: false })];
+    const quiet = await cli(w, ["memory", "a"]);
+    expect(quiet.out).toContain("No GPU process publishes now.");
+    expect(quiet.err).toContain("stepccl up a");
+  });
+});

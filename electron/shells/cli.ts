@@ -2,6 +2,7 @@ import { Command, CommanderError, InvalidArgumentError, Option } from "commander
 import { Collective, ConsoleError, DataType, RedOp, RunTransport, toErrorView, type ErrorView, type NodeView, type OperationView } from "../contract/index.js";
 import type { Host } from "../gate.js";
 import { addDiagnoseCommands } from "./cli-diagnose.js";
+import { addMemoryCommand } from "./cli-memory.js";
 import { confirmHostKey, inputOf, NeedsConfirmation, passphraseOf, pickNodes, provideSecrets, unlock, UsageError, type AddOptions } from "./cli-nodes.js";
 import { errorText, nodesText, OperationPrinter, rowText, runEndText, RUN_HEADER, statusText } from "./cli-print.js";
 import { followOperation, followRun } from "./cli-watch.js";
@@ -249,7 +250,9 @@ of a lock, waits to be confirmed; 4 a run gave wrong results; 130 interrupted.`)
   }
 
   // ---- diagnosis ------------------------------------------------------------------------------------------------------------
-  addDiagnoseCommands(program, { io, signal: context.signal, isJson: () => globals().json === true, out, note, withHost, exit: EXIT });
+  const common = { io, signal: context.signal, isJson: () => globals().json === true, out, note, withHost, exit: EXIT };
+  addDiagnoseCommands(program, common);
+  addMemoryCommand(program, common);
 
   program.command("console").description("open the console").option("--port <port>", "of the browser shell; a free one where absent", whole)
     .addOption(new Option("--shell <shell>", "which one; the desktop's where Electron is installed").choices(["browser", "desktop"])).option("--open", "open a window on it")

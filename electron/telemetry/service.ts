@@ -57,6 +57,11 @@ export class Telemetry {
     };
   }
 
+  /** A node's newest sample. */
+  sample(nodeId: string): NodeRates | undefined {
+    return this.#samples.get(nodeId);
+  }
+
   close(): void {
     this.#leave();
     for (const abort of this.#followed.values()) abort.abort();

@@ -1,4 +1,5 @@
 import { ConsoleError, type TopologyView } from "../contract/index.js";
+import { withAbort } from "../abort.js";
 import type { NodeDirectory } from "../link/directory.js";
 import { LatestTopic } from "../streams.js";
 import { mergeLinks, type MemberRoutes } from "./links.js";
@@ -89,14 +90,4 @@ export class Topology {
     }));
     return answers.flatMap((answer) => (answer ? [answer.value] : []));
   }
-}
-
-function withAbort<T>(promise: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
-  if (!signal) return promise;
-  return new Promise((resolve, reject) => {
-    const onAbort = (): void => reject(ConsoleError.of("H104"));
-    if (signal.aborted) return onAbort();
-    signal.addEventListener("abort", onAbort, { once: true });
-    promise.then(resolve, reject).finally(() => signal.removeEventListener("abort", onAbort));
-  });
 }

@@ -9,6 +9,7 @@ import IconKeyboard from "@tabler/icons-react/icons/IconKeyboard";
 import IconLanguage from "@tabler/icons-react/icons/IconLanguage";
 import IconMoon from "@tabler/icons-react/icons/IconMoon";
 import IconSearch from "@tabler/icons-react/icons/IconSearch";
+import IconStack2 from "@tabler/icons-react/icons/IconStack2";
 import IconServer2 from "@tabler/icons-react/icons/IconServer2";
 import IconStethoscope from "@tabler/icons-react/icons/IconStethoscope";
 import IconSun from "@tabler/icons-react/icons/IconSun";
@@ -35,13 +36,14 @@ import css from "./app.module.css";
 
 // Each comes with the first visit: recharts alone is larger than the rest of the page.
 const TopologyPage = lazy(() => import("../topology/TopologyPage.js").then((m) => ({ default: m.TopologyPage })));
+const MemoryPage = lazy(() => import("../memory/MemoryPage.js").then((m) => ({ default: m.MemoryPage })));
 const CollectivesPage = lazy(() => import("../collectives/CollectivesPage.js").then((m) => ({ default: m.CollectivesPage })));
 const DiagnosePage = lazy(() => import("../diagnose/DiagnosePage.js").then((m) => ({ default: m.DiagnosePage })));
 const AlertsPage = lazy(() => import("../alerts/AlertsPage.js").then((m) => ({ default: m.AlertsPage })));
 const SettingsPage = lazy(() => import("../settings/SettingsPage.js").then((m) => ({ default: m.SettingsPage })));
 
-const ICONS: Record<Page, Icon> = { nodes: IconServer2, topology: IconTopologyStar3, collectives: IconChartLine, diagnose: IconStethoscope, alerts: IconBell, settings: IconAdjustments };
-const VIEWS: Record<Page, React.ComponentType> = { nodes: NodesPage, topology: TopologyPage, collectives: CollectivesPage, diagnose: DiagnosePage, alerts: AlertsPage, settings: SettingsPage };
+const ICONS: Record<Page, Icon> = { nodes: IconServer2, topology: IconTopologyStar3, memory: IconStack2, collectives: IconChartLine, diagnose: IconStethoscope, alerts: IconBell, settings: IconAdjustments };
+const VIEWS: Record<Page, React.ComponentType> = { nodes: NodesPage, topology: TopologyPage, memory: MemoryPage, collectives: CollectivesPage, diagnose: DiagnosePage, alerts: AlertsPage, settings: SettingsPage };
 
 /** Alerts that last and that nobody has seen. */
 function AlertCount() {

@@ -6,7 +6,7 @@ import css from "./app.module.css";
 
 /** Every shortcut, grouped: [keys, text key]. */
 const GROUPS = {
-  everywhere: [["Ctrl K", "palette"], ["?", "list"], ["g n", "nodes"], ["g t", "topology"], ["g c", "collectives"], ["g d", "diagnose"], ["g a", "alerts"], ["g s", "settings"], ["n", "addNodes"], ["/", "filter"]],
+  everywhere: [["Ctrl K", "palette"], ["?", "list"], ["g n", "nodes"], ["g t", "topology"], ["g m", "memory"], ["g c", "collectives"], ["g d", "diagnose"], ["g a", "alerts"], ["g s", "settings"], ["n", "addNodes"], ["/", "filter"]],
   tables: [["↑ ↓", "move"], ["Space", "choose"], ["Shift ↑ ↓", "extend"], ["Ctrl A", "all"], ["Enter", "open"], ["Esc", "none"]],
   map: [["← → ↑ ↓", "walk"], ["Enter", "detail"], ["+ -", "zoom"], ["0", "fit"], ["Esc", "clear"]],
 } as const;

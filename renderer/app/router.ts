@@ -1,6 +1,6 @@
 import { useSyncExternalStore } from "react";
 
-export const PAGES = ["nodes", "topology", "collectives", "diagnose", "alerts", "settings"] as const;
+export const PAGES = ["nodes", "topology", "memory", "collectives", "diagnose", "alerts", "settings"] as const;
 export type Page = (typeof PAGES)[number];
 export interface Route {
   page: Page;

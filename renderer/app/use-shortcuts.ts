@@ -1,8 +1,8 @@
 import { useEffect } from "react";
-import { go, type Page } from "./router.js";
+import { PAGE_KEYS } from "./page-keys.js";
+import { go, PAGES } from "./router.js";
 import { useUiStore } from "./ui.js";
 
-const GO: Record<string, Page> = { n: "nodes", t: "topology", c: "collectives", d: "diagnose" };
 /** How long `g` waits for its second key. */
 const CHORD_MS = 1200;
 
@@ -24,7 +24,7 @@ export function useShortcuts(): void {
       if (event.ctrlKey || event.metaKey || event.altKey || typing(event.target) || document.querySelector('[role="dialog"]')) return;
       if (performance.now() - chordAt < CHORD_MS) {
         chordAt = -Infinity;
-        const page = GO[event.key.toLowerCase()];
+        const page = PAGES.find((each) => PAGE_KEYS[each] === `g ${event.key.toLowerCase()}`);
         if (page) {
           event.preventDefault();
           go(page);

@@ -16,7 +16,7 @@ export function fakeFacts(index: number, now: number, gpus: number): NodeFacts {
       name: "rxe0", netdev: "eth1", port: 1, state: "active", linkLayer: "ethernet", rateGbps: 25, activeMtuBytes: 4096,
       gids: [{ index: 0, gid: "fe80:0000:0000:0000:5054:00ff:fe00:0101", type: "roce_v2" }, { index: 1, gid: "0000:0000:0000:0000:0000:ffff:0a4d:0001", type: "roce_v2" }],
     }],
-    gpus: Array.from({ length: gpus }, (_, gpu) => ({ index: gpu, name: "NVIDIA H200", pci: `0000:${(0x17 + gpu * 4).toString(16)}:00.0`, numaNode: gpu < gpus / 2 ? 0 : 1, memoryTotalBytes: 141 * 1024 * MIB, memoryUsedBytes: (gpu + 1) * 900 * MIB, nvlinksActive: 18 })),
+    gpus: Array.from({ length: gpus }, (_, gpu) => ({ index: gpu, uuid: `GPU-${index}-${gpu}`, name: "NVIDIA H200", pci: `0000:${(0x17 + gpu * 4).toString(16)}:00.0`, numaNode: gpu < gpus / 2 ? 0 : 1, memoryTotalBytes: 141 * 1024 * MIB, memoryUsedBytes: (gpu + 1) * 900 * MIB, nvlinksActive: 18 })),
     driver: { present: true, version: "1.0.0", abi: "1.0", deviceMode: "0660", accessible: true, lastError: null },
     unreadable: index % 3 === 1 ? ["nvidia-smi: command not found"] : [],
   };

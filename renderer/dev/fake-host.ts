@@ -4,6 +4,7 @@ import {
 } from "../../electron/contract/index.js";
 import { fakeDiagnosis } from "./fake-diagnosis.js";
 import { FAKE_GUIDES, FakeGuides } from "./fake-guides.js";
+import { FakeMemory } from "./fake-memory.js";
 import { FakeMends } from "./fake-mends.js";
 import { fakeHang, FakePairs } from "./fake-pairs.js";
 import { fakeBundle, fakeFileDiagnosis, fakeOpened, fakePreview } from "./fake-support.js";
@@ -34,6 +35,7 @@ export class FakeHost implements Carrier {
   thresholds = Object.fromEntries(AlertRule.options.map((rule) => [rule, { enabled: true, value: ALERT_RULES[rule].standard }])) as Thresholds;
   readonly settings = new Map<string, Partial<Record<SettingName, SettingValue>>>();
   readonly settingLog: SettingChangeView[] = [];
+  readonly memory: FakeMemory;
   readonly mends: FakeMends;
   readonly guides: FakeGuides;
   readonly pairs: FakePairs;
@@ -58,12 +60,14 @@ export class FakeHost implements Carrier {
       every: (work: (stop: () => void) => void) => { const timer = this.#every(this.#stepMs, () => work(() => this.#stop(timer))); },
     };
     this.mends = new FakeMends(context, this.diagnoses, (diagnosis) => this.#putDiagnosis(diagnosis));
+    this.memory = new FakeMemory(this.#now, () => [...this.nodes.values()], (nodeId) => this.settings.get(nodeId) ?? {});
     this.guides = new FakeGuides(context);
     this.pairs = new FakePairs(context);
     for (const node of options.fleet === undefined ? fakeFleet(now) : fakeBigFleet(options.fleet, now)) this.nodes.set(node.id, node);
     this.links.push(...fakeLinks([...this.nodes.values()], now));
     if (options.history ?? true) this.#past(now);
     this.#every(500, () => this.#tick());
+    this.#every(1000, () => this.#patch("memory", this.memory.views().slice(0, 40), []));
   }
 
   send(message: ClientMessage): void {
@@ -182,6 +186,8 @@ export class FakeHost implements Carrier {
           nodeId: node.id, points: Array.from({ length: 60 }, (_, i) => ({ atMs: fromMs + ((toMs - fromMs) * i) / 60, lowest: 0, highest: 1e9 * (index + 2), mean: 1e9 * (index + 1) * (1 + Math.sin(i / 6)) })),
         }));
       }
+      case "memory.get": return this.memory.views().filter((view) => params.nodeIds === undefined || ids.includes(view.nodeId));
+      case "memory.map": return this.memory.map(String(params.nodeId), String(params.process));
       case "settings.get": return [...this.nodes.values()].filter((node) => node.phase === "up").map((node) => this.#settings(node.id));
       case "settings.set":
         for (const id of ids) {
@@ -362,6 +368,7 @@ export class FakeHost implements Carrier {
       case "mends": return { kind: "snapshot", items: [...this.mends.runs.values()] };
       case "guides": return { kind: "snapshot", items: [...this.guides.runs.values()] };
       case "pairs": return { kind: "snapshot", items: [...this.pairs.tests.values()] };
+      case "memory": return { kind: "snapshot", items: this.memory.views() };
       case "topology": return { epoch: 4, links: this.links };
       default: return { atMs: this.#now(), nodes: [], flows: [] };
     }

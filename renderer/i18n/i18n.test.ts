@@ -1,7 +1,7 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { AdviceReason, AlertRule, BRING_UP_STEPS, Collective, GuideRunView, GuideStepView, GuideView, HangGroup, HistoryMetric, HOST_ERRORS, HostKeyView, MendRunView, NodePhase, NodeView, OperationView, PairResult, PairTestKind, PairTestView, PathElement, RecordedRank, RedactionKind, Risk, RunView, SettingName, Severity, SourceView, StepState, TopologyRef, Verdict } from "../../electron/contract/index.js";
+import { AckReason, AckState, AdviceReason, AlertRule, BRING_UP_STEPS, Collective, GuideRunView, GuideStepView, GuideView, HangGroup, HistoryMetric, HOST_ERRORS, HostKeyView, MendRunView, NodePhase, NodeView, OperationView, PairResult, PairTestKind, PairTestView, PathElement, PoolRangeKind, RecordedRank, RedactionKind, Risk, RunView, SettingName, Severity, SourceView, StepState, TopologyRef, Verdict } from "../../electron/contract/index.js";
 import { PAGE_ERRORS } from "../client/page-error.js";
 import { VIEWS } from "../diagnose/store.js";
 import en from "./en.json";
@@ -56,6 +56,8 @@ describe("texts", () => {
       "hangs.verdicts": HangGroup.shape.verdict.options, "hangs.ranks": RecordedRank.shape.verdict.options, "hangs.cells": ["completed", "queued", "started", "failed", "not_reached", "unknown"], linkStates: ["up", "down", "unknown"], colorSchemes: ["auto", "light", "dark"], ageUnits: ["s", "min", "h", "d"],
       "form.problems": ["minSize", "maxSize", "order", "stepFactor", "iterations", "warmup", "timeout", "ranksPerNode", "ranks", "noNodes", "shmOneNode", "root"],
       "alerts.rules": AlertRule.options, "alerts.about": AlertRule.options, "alerts.metrics": HistoryMetric.options, "alerts.spans": ["hour", "day", "week"], "alerts.columns": ["state", "rule", "node", "worst", "count", "since", "duration", "acts"],
+      "memory.columns": ["node", "gpu", "process", "capacity", "held", "used", "largest", "fragmentation", "defrag", "async", "age"], "memory.hostColumns": ["node", "total", "available", "used", "daemon", "age"],
+      "memory.kinds": [...PoolRangeKind.options, "none"], "memory.async": ["none", "stream", "nic"], "memory.acks": AckState.options, "memory.why": AckReason.options, "settings.acks": AckState.options,
       "settings.names": [...SettingName.options, "encryption"], "settings.about": [...SettingName.options, "encryption"], "settings.reasons": AdviceReason.options,
       form: ["ranksPerNode", "stepFactor", "iterations", "warmup", "timeoutSeconds"], nodes: ["takeDown", "takeDownTitle", "takeDownText", "forget", "forgetTitle", "forgetText"],
     };

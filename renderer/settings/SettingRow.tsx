@@ -1,9 +1,10 @@
 import { Button, SegmentedControl, TextInput } from "@mantine/core";
 import { useTranslation } from "react-i18next";
 import { SETTINGS, type Advice, type NodeSettingsView, type SettingName, type SettingValue } from "../../electron/contract/index.js";
-import { parseSize, sizeTick } from "../shared/format.js";
+import { parseSize } from "../shared/format.js";
 import { oneLine } from "../shared/printable.js";
-import { common, parseValue, valueText } from "./words.js";
+import { Acknowledged, type ProcessAck } from "./Acknowledged.js";
+import { common, numberText, parseValue, valueText } from "./words.js";
 import css from "./settings.module.css";
 
 export interface Edit {
@@ -12,13 +13,15 @@ export interface Edit {
   /** undefined = not usable as it stands. */
   value: SettingValue | undefined;
 }
-export const editOf = (value: SettingValue): Edit => ({ text: value === null ? "" : String(value), value });
+const editOf = (name: SettingName, value: SettingValue): Edit => ({ text: value === null ? "" : typeof value === "number" ? numberText(name, value) : String(value), value });
 
 interface Props {
   name: SettingName;
   /** The nodes that the page shows now; those whose settings could be read. */
   views: readonly NodeSettingsView[];
   nameOf(nodeId: string): string;
+  /** What the processes of these nodes made of it. */
+  acks: readonly ProcessAck[];
   edit: Edit | undefined;
   onEdit(edit: Edit | undefined): void;
 }
@@ -58,7 +61,7 @@ function Recommended({ name, advice, onUse }: { name: SettingName; advice: reado
 }
 
 /** One setting over the nodes that are shown: what it is now, what to set, what is recommended and why. */
-export function SettingRow({ name, views, nameOf, edit, onEdit }: Props) {
+export function SettingRow({ name, views, nameOf, acks, edit, onEdit }: Props) {
   const { t } = useTranslation();
   const kind = SETTINGS[name];
   const now = common(views.map((view) => view.values![name]));
@@ -67,24 +70,24 @@ export function SettingRow({ name, views, nameOf, edit, onEdit }: Props) {
   return (
     <tr data-setting={name} data-edited={edit !== undefined || undefined}>
       <th scope="row"><div>{label}</div><div className="dim">{t(`settings.about.${name}`)}</div></th>
-      <td><Current name={name} views={views} nameOf={nameOf} /></td>
+      <td><Current name={name} views={views} nameOf={nameOf} /><Acknowledged name={name} acks={acks} /></td>
       <td>
         {kind.kind === "switch" ? (
           <SegmentedControl
             size="xs" aria-label={label} disabled={views.length === 0} value={edit ? String(edit.value) : now === undefined ? "" : String(now)}
-            onChange={(value) => stage(editOf(value === "null" ? null : value === "true"))}
+            onChange={(value) => stage(editOf(name, value === "null" ? null : value === "true"))}
             data={[{ value: "null", label: t("settings.notSet") }, { value: "false", label: t("settings.off") }, { value: "true", label: t("settings.on") }]}
           />
         ) : (
           <TextInput
             size="xs" aria-label={label} disabled={views.length === 0} placeholder={now === undefined ? t("settings.differs") : t("settings.notSet")}
-            value={edit ? edit.text : typeof now === "number" ? (kind.unit === "bytes" ? sizeTick(now) : String(now)) : ""}
-            error={edit && edit.value === undefined ? t(kind.powerOfTwo ? "settings.problemPower" : "settings.problem", { min: kind.unit === "bytes" ? sizeTick(kind.min) : kind.min, max: kind.unit === "bytes" ? sizeTick(kind.max) : kind.max }) : undefined}
+            value={edit ? edit.text : typeof now === "number" ? numberText(name, now) : ""}
+            error={edit && edit.value === undefined ? t(kind.powerOfTwo ? "settings.problemPower" : "settings.problem", { min: numberText(name, kind.min), max: numberText(name, kind.max) }) : undefined}
             onChange={(event) => { const text = event.currentTarget.value; stage({ text, value: parseValue(name, text, parseSize) }); }}
           />
         )}
       </td>
-      <td><Recommended name={name} advice={views.map((view) => view.advice[name])} onUse={(value) => stage(editOf(value))} /></td>
+      <td><Recommended name={name} advice={views.map((view) => view.advice[name])} onUse={(value) => stage(editOf(name, value))} /></td>
     </tr>
   );
 }

@@ -5,13 +5,15 @@ import IconAdjustments from "@tabler/icons-react/icons/IconAdjustments";
 import IconLockOpen from "@tabler/icons-react/icons/IconLockOpen";
 import IconRefresh from "@tabler/icons-react/icons/IconRefresh";
 import { SettingName, type NodeSettingsView, type SettingChangeView, type SettingValue } from "../../electron/contract/index.js";
-import { hrefOf } from "../app/router.js";
+import { hrefOf, useRoute } from "../app/router.js";
+import { useMemory } from "../memory/store.js";
 import { byName } from "../nodes/filter.js";
 import { ErrorNote } from "../shared/ErrorNote.js";
 import { oneLine } from "../shared/printable.js";
 import { EmptyState, State } from "../shared/small.js";
 import { useAction } from "../shared/use-action.js";
 import { useConsole, useItems } from "../store/console-hooks.js";
+import { acksOf, type ProcessAck } from "./Acknowledged.js";
 import { History } from "./History.js";
 import { SettingRow, type Edit } from "./SettingRow.js";
 import { valueText } from "./words.js";
@@ -19,6 +21,7 @@ import css from "./settings.module.css";
 
 type Edits = Partial<Record<SettingName, Edit>>;
 const ALL = "";
+const NO_ACKS: readonly ProcessAck[] = [];
 
 /** The switches: of one node or of all, with what is recommended and why, and who changed what. */
 export function SettingsPage() {
@@ -27,10 +30,13 @@ export function SettingsPage() {
   const items = useItems(nodes);
   const [views, setViews] = useState<readonly NodeSettingsView[] | null>(null);
   const [history, setHistory] = useState<readonly SettingChangeView[]>([]);
-  const [scope, setScope] = useState(ALL);
+  const { query } = useRoute();
+  const [chosen, setScope] = useState(query.get("node") ?? ALL);
   const [edits, setEdits] = useState<Edits>({});
   const [refused, setRefused] = useState<readonly NodeSettingsView[]>([]);
   const nameOf = (nodeId: string): string => items.get(nodeId)?.name ?? nodeId;
+  // The node that a link named may not be up.
+  const scope = views === null || views.some((view) => view.nodeId === chosen) ? chosen : ALL;
   const upIds = [...items.values()].filter((node) => node.phase === "up" || node.phase === "degraded").map((node) => node.id).sort().join();
   const load = useAction(async (signal) => {
     const [read, log] = await Promise.all([client.request("settings.get", {}, { signal }), client.request("settings.history", {}, { signal })]);
@@ -47,6 +53,8 @@ export function SettingsPage() {
     await reload();
   });
   const shown = useMemo(() => (views ?? []).filter((view) => view.values !== null && (scope === ALL || view.nodeId === scope)), [views, scope]);
+  const memory = useItems(useMemory());
+  const acks = useMemo(() => acksOf(shown.flatMap((view) => { const told = memory.get(view.nodeId); return told ? [told] : []; }), (nodeId) => items.get(nodeId)?.name ?? nodeId), [shown, memory, items]);
   const silent = (views ?? []).filter((view) => view.error !== null);
   const staged = SettingName.options.flatMap((name) => (edits[name] ? [[name, edits[name]] as const] : []));
   const ready = staged.length > 0 && staged.every(([, edit]) => edit.value !== undefined) && shown.length > 0;
@@ -74,7 +82,7 @@ export function SettingsPage() {
             <thead><tr><th scope="col">{t("settings.setting")}</th><th scope="col">{t("settings.now")}</th><th scope="col">{t("settings.change")}</th><th scope="col">{t("settings.recommended")}</th></tr></thead>
             <tbody>
               {SettingName.options.map((name) => (
-                <SettingRow key={name} name={name} views={shown} nameOf={nameOf} edit={edits[name]} onEdit={(edit) => setEdits(({ [name]: _, ...rest }) => (edit ? { ...rest, [name]: edit } : rest))} />
+                <SettingRow key={name} name={name} views={shown} nameOf={nameOf} acks={acks.get(name) ?? NO_ACKS} edit={edits[name]} onEdit={(edit) => setEdits(({ [name]: _, ...rest }) => (edit ? { ...rest, [name]: edit } : rest))} />
               ))}
               <tr data-setting="encryption">
                 <th scope="row"><div>{t("settings.names.encryption")}</div><div className="dim">{t("settings.about.encryption")}</div></th>
