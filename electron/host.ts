@@ -120,6 +120,7 @@ export async function createHost(options: HostOptions): Promise<Host> {
     "settings.history": ({ limit }) => settings.history(limit),
     "diagnose.start": ({ nodeIds }) => diagnosis.start(nodeIds),
     "diagnose.list": () => diagnosis.list(),
+    "diagnose.source": ({ nodeId, sourceId, fromChar }) => diagnosis.source(nodeId, sourceId, fromChar),
     "diagnose.files": ({ files }, signal) => diagnoseFilesView(uploads.open(files), signal),
     "mends.offer": ({ nodeId, findingId, mendIds }) => mends.offer(nodeId, findingId, mendIds),
     "mends.apply": ({ offerId, commands, secondConsent }) => mends.apply(offerId, commands, secondConsent),

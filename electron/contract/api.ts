@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { ALERT_METHODS, AlertView } from "./alerts.js";
-import { DiagnosisView } from "./diagnosis.js";
+import { DiagnosisView, SOURCE_METHODS } from "./diagnosis.js";
 import { GUIDES_METHODS, GuideRunView } from "./guides.js";
 import { HANGS_METHODS } from "./hangs.js";
 import { MEMORY_METHODS, NodeMemoryView } from "./memory.js";
@@ -73,6 +73,7 @@ export const METHODS = {
   "settings.history": { params: z.strictObject({ limit: z.number().int().min(1).max(1000).default(200) }), result: z.array(SettingChangeView) },
   "diagnose.start": { params: z.strictObject({ nodeIds: NodeIds }), result: z.object({ operationId: OperationId }) },
   "diagnose.list": { params: Nothing, result: z.array(DiagnosisView) },
+  ...SOURCE_METHODS,
   ...ALERT_METHODS,
   ...FILES_METHODS,
   ...MEMORY_METHODS,

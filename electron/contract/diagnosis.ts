@@ -16,12 +16,20 @@ export const SourceView = z.object({
   state: z.enum(["ok", "missing", "not_permitted", "timeout", "failed"]),
   collectedAtMs: z.number(),
   durationMs: z.number(),
-  /** Hostile text: the end of what was read. `diagnose.source` gives more; `truncatedBytes` says how much is left out at the start. */
+  /** Hostile text: the end of what was read. `diagnose.source` gives all; `truncatedBytes` says how much is left out at the start. */
   text: z.string(),
   truncatedBytes: z.number(),
   error: ErrorView.nullable(),
 });
 export type SourceView = z.infer<typeof SourceView>;
+
+/** Longest piece of a source in one answer, in UTF-16 units: with every one of them escaped it still fits into a message. */
+export const SOURCE_PIECE_CHARS = 128 * 1024;
+export const SourcePiece = z.object({ text: z.string(), fromChar: z.number(), totalChars: z.number() });
+export const SOURCE_METHODS = {
+  /** What was read last of one source, whole, piece by piece; kept until the console ends. H301, H609. */
+  "diagnose.source": { params: z.strictObject({ nodeId: NodeId, sourceId: z.string().max(60), fromChar: z.number().int().min(0).default(0) }), result: SourcePiece },
+} as const;
 
 /** A line as it was read, and what its numbers stand for. */
 export const EvidenceView = z.object({ source: z.string(), line: z.string(), lineNumber: z.number().nullable(), meaning: Words.nullable() });
@@ -45,6 +53,8 @@ export type MendView = z.infer<typeof MendView>;
 
 /** Seconds on the source's own clock: "wall" = since 1970, "uptime" = since the node's start, other names: of that source alone. */
 export const MomentView = z.object({ time: z.number(), clock: z.string() });
+/** With the console's own time of it, in ms; null where the two clocks are not tied. */
+export const SeenView = MomentView.extend({ atMs: z.number().nullable() });
 
 export const FindingView = z.object({
   /** Unique within its diagnosis, and the same in the next one while the fault stands. */
@@ -58,8 +68,8 @@ export const FindingView = z.object({
   /** As the log names it; null = the node itself, or not known. */
   host: z.string().nullable(),
   devices: z.array(z.string()),
-  first: MomentView.nullable(),
-  last: MomentView.nullable(),
+  first: SeenView.nullable(),
+  last: SeenView.nullable(),
   count: z.number(),
   evidence: z.array(EvidenceView),
   /** What speaks against it, quoted. */

@@ -75,7 +75,7 @@ export class Batch {
       const state = stateOf(status, stderr, spec);
       const cut = Buffer.byteLength(text) >= spec.maxBytes ? 1 : 0;
       out.set(spec.id, {
-        spec, text: all, beganAtMs: collectedAtMs, endedAtMs: collectedAtMs + Math.max(0, to - from) + slackMs,
+        spec, text: all, beganAtMs: collectedAtMs, endedAtMs: collectedAtMs + Math.max(0, to - from) + slackMs, uptimeMs: from,
         view: { id: spec.id, command: shown(command, this.root), state, collectedAtMs, durationMs: Math.max(0, to - from), text: view, truncatedBytes: all.length - view.length + cut, error: state === "ok" ? null : failureOf(spec, command, status, stderr, host) },
       });
     }

@@ -11,6 +11,8 @@ export interface Collected {
   /** The console's clock just before and after the command ran, in ms. */
   beganAtMs: number;
   endedAtMs: number;
+  /** The node's uptime as the command began, in ms; null where it did not run. */
+  uptimeMs: number | null;
 }
 export type CollectedSources = ReadonlyMap<SourceId, Collected>;
 
@@ -77,7 +79,7 @@ async function runBatch(session: NodeSession, items: readonly Pending[], signal:
   for (const { spec, attempt } of items) {
     if (out.has(spec.id)) continue;
     const state = failure?.code === "H209" ? "timeout" : failure?.code === "H303" ? "not_permitted" : "failed";
-    out.set(spec.id, { spec, text: "", beganAtMs, endedAtMs: Date.now(), view: { id: spec.id, command: shown(spec.attempts[attempt]!.command, root), state, collectedAtMs: beganAtMs, durationMs: Date.now() - beganAtMs, text: "", truncatedBytes: 0, error: failure } });
+    out.set(spec.id, { spec, text: "", beganAtMs, endedAtMs: Date.now(), uptimeMs: null, view: { id: spec.id, command: shown(spec.attempts[attempt]!.command, root), state, collectedAtMs: beganAtMs, durationMs: Date.now() - beganAtMs, text: "", truncatedBytes: 0, error: failure } });
   }
   return out;
 }

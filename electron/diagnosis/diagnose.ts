@@ -28,7 +28,7 @@ export function judgeNode(node: LiveNode, others: readonly LiveNode[], settled: 
   // Only what was asked for and could not be read is worth a word here: nobody asked for a job's log.
   const cannotTell = analysis.cannotTell.filter((c) => ruleOf(c.class).needs.some((n) => kinds.get(n) === false) && !ruleOf(c.class).needs.some((n) => kinds.get(n) === true))
     .map((c) => ({ ...c, missing: missingSources(node.collected, ruleOf(c.class).needs) }));
-  const findings = analysis.findings.filter((f) => f.class !== "none.healthy" && f.class !== "none.cause_not_in_log").map((f) => withMends(f, node));
+  const findings = analysis.findings.filter((f) => f.class !== "none.healthy" && f.class !== "none.cause_not_in_log").map((f) => withTimes(withMends(f, node), node));
   return { ...analysis, findings, cannotTell };
 }
 
@@ -38,6 +38,15 @@ function withMends(finding: FindingView, node: LiveNode): FindingView {
   const { needs } = ruleOf(finding.class);
   const retest = [...node.collected.values()].filter((c) => cited.has(c.view.id) || (c.spec !== null && needs.includes(c.spec.kind))).map((c) => c.view.id);
   return { ...finding, mend: [...own, ...finding.mend.filter((m) => !own.some((o) => o.command === m.command))], retest };
+}
+
+/** Times of the kernel log by the console's clock: the node's uptime was read beside the log. */
+function withTimes(finding: FindingView, node: LiveNode): FindingView {
+  const log = node.collected.get("kernel_log");
+  if (!log || log.uptimeMs === null) return finding;
+  const startedAtMs = log.beganAtMs - log.uptimeMs;
+  const at = (moment: FindingView["first"]): FindingView["first"] => (moment?.clock === "uptime" ? { ...moment, atMs: Math.round(startedAtMs + moment.time * 1000) } : moment);
+  return { ...finding, first: at(finding.first), last: at(finding.last) };
 }
 
 /** What live checks know better than the log. */

@@ -118,13 +118,15 @@ function fill(command: string, g: Group): string {
   });
 }
 
+const seen = (m: Group["first"]): FindingView["first"] => m && { ...m, atMs: m.clock === "wall" ? Math.round(m.time * 1000) : null };
+
 /** A group as the contract has it. Only the console's own mends can be applied: those get their ids by the node that they are for. */
 export function render(g: Group): FindingView {
   const rule = ruleOf(g.class);
   const params: Record<string, string | number> = {};
   for (const [k, v] of Object.entries(g.params)) if (k !== "strong" && k !== "proved" && k !== "weak") params[k] = v;
   return {
-    id: findingId(g), class: g.class, code: rule.code, severity: g.severity, title: words(rule.title), explanation: words(rule.what), host: g.host, devices: [...g.devices], first: g.first, last: g.last,
+    id: findingId(g), class: g.class, code: rule.code, severity: g.severity, title: words(rule.title), explanation: words(rule.what), host: g.host, devices: [...g.devices], first: seen(g.first), last: seen(g.last),
     evidence: g.evidence.map(shownEvidence), against: g.against.map(shownEvidence), checked: [...g.checked, ...(rule.checks ?? [])].map(words), causes: (rule.causes ?? []).map(words),
     mend: (rule.mend ?? []).map(([command, risk, en, zh]) => ({ id: null, command: fill(command, g), explanation: { en, zh }, risk })),
     count: g.count + g.suppressed, params, consequenceOf: g.consequenceOf === null ? null : findingId(g.consequenceOf),

@@ -1,7 +1,9 @@
-import { ConsoleError, toErrorView, type DiagnosisView, type NodeView } from "../contract/index.js";
+import type { z } from "zod";
+import { ConsoleError, SOURCE_PIECE_CHARS, toErrorView, type DiagnosisView, type NodeView, type SourcePiece } from "../contract/index.js";
 import type { NodeTask, Operations } from "../fleet/operations.js";
 import type { ClusterState } from "../fleet/store.js";
 import type { NodeDirectory } from "../link/directory.js";
+import { plainLine } from "../ssh/quote.js";
 import { KeyedTopic } from "../streams.js";
 import { collect, type CollectedSources } from "./collect.js";
 import { judgeNode } from "./diagnose.js";
@@ -80,13 +82,13 @@ export class Diagnosis {
   }
 
   /**
-   * Reads a node again, after a mend: all that is quick, and of the slow sources those that are named. What was not read again stays.
+   * Reads a node again, after a mend: what costs next to nothing, and of the other sources those that are named. What was not read again stays.
    * @throws ConsoleError H301, H104, and what the connection says
    */
   async retest(nodeId: string, sourceIds: readonly string[], signal: AbortSignal): Promise<DiagnosisView> {
     const before = this.#collected.get(nodeId) ?? new Map();
     const membership = await this.#membership(nodeId, signal);
-    const specs = this.#specs(nodeId, membership).filter((s) => s.beside !== true || sourceIds.includes(s.id) || !before.has(s.id));
+    const specs = this.#specs(nodeId, membership).filter((s) => s.light === true || sourceIds.includes(s.id) || !before.has(s.id));
     const startedAtMs = Date.now();
     const fresh = await collect(await this.options.nodes.session(nodeId, signal), specs, signal);
     this.#keep(nodeId, new Map([...before, ...fresh]));
@@ -112,6 +114,13 @@ export class Diagnosis {
 
   view(nodeId: string): DiagnosisView | undefined {
     return this.#views.get(nodeId);
+  }
+  /** A piece of what was read last of one source. @throws ConsoleError H301, H609 */
+  source(nodeId: string, sourceId: string, fromChar: number): z.infer<typeof SourcePiece> {
+    if (!this.options.nodes.get(nodeId)) throw ConsoleError.of("H301", { nodeId });
+    const source = [...(this.#collected.get(nodeId)?.values() ?? [])].find((s) => s.view.id === sourceId);
+    if (!source) throw ConsoleError.of("H609", { what: "source", id: plainLine(sourceId, 60) });
+    return { text: source.text.slice(fromChar, fromChar + SOURCE_PIECE_CHARS), fromChar, totalChars: source.text.length };
   }
   /** What was read last on a node, whole; undefined when this console has not read it since its start. */
   collected(nodeId: string): CollectedSources | undefined {

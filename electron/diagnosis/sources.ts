@@ -24,7 +24,7 @@ export interface SourceSpec {
   kind: InputKind;
   /** Runs beside the others: it takes seconds. A re-test reads it only where the finding needs it. */
   beside?: boolean;
-  /** Reads a bounded file in memory, or runs one small program: needs neither a clock nor a limit of its own. */
+  /** Reads a bounded file in memory, or runs one small program: needs neither a clock nor a limit of its own, and every re-test reads it. */
   light?: boolean;
   /** Parsed by live/ alone: its text would only confuse the log engine. */
   valuesOnly?: boolean;

@@ -229,6 +229,11 @@ export class FakeHost implements Carrier {
       case "support.preview": return fakePreview();
       case "support.read": return { base64: btoa(FAKE_MARK), nextOffset: FAKE_MARK.length, sizeBytes: FAKE_MARK.length };
       case "support.open": return fakeOpened(this.#now());
+      case "diagnose.source": {
+        const text = this.diagnoses.get(String(params.nodeId))?.sources.find((each) => each.id === params.sourceId)?.text ?? "";
+        const whole = `[    0.000000] the first line of all\n${text}`;
+        return { text: whole.slice(Number(params.fromChar), Number(params.fromChar) + 64), fromChar: params.fromChar, totalChars: whole.length };
+      }
       case "diagnose.files": return fakeFileDiagnosis((params.files as Array<{ text?: string }>).map((file) => file.text ?? "dma_device").join("\n"));
       default: throw ConsoleError.of("H102", { method });
     }

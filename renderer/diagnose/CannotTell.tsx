@@ -2,7 +2,7 @@ import { useTranslation } from "react-i18next";
 import IconHelpCircle from "@tabler/icons-react/icons/IconHelpCircle";
 import type { CannotTellView } from "../../electron/contract/index.js";
 import { oneLine } from "../shared/printable.js";
-import { Fold } from "./Findings.js";
+import { Fold } from "./Fold.js";
 import { useSay } from "./words.js";
 import css from "./diagnose.module.css";
 

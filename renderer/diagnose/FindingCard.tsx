@@ -1,7 +1,9 @@
 import type { ReactNode } from "react";
 import { useTranslation } from "react-i18next";
 import type { FindingView } from "../../electron/contract/index.js";
+import { timeOfDay } from "../shared/format.js";
 import { oneLine } from "../shared/printable.js";
+import { useNow } from "../store/console-hooks.js";
 import { Evidence, type SourceLinks } from "./Evidence.js";
 import { GuideLinks } from "./guides/GuideLinks.js";
 import { Mends } from "./mends/Mends.js";
@@ -26,6 +28,15 @@ function Row({ label, show, children }: { label: string; show: boolean; children
   return <><dt>{label}</dt><dd>{children}</dd></>;
 }
 
+/** When it was logged first and last, where the log's clock and the console's are tied. */
+function Seen({ first, last }: Pick<FindingView, "first" | "last">) {
+  const { t } = useTranslation();
+  const now = useNow();
+  if (first?.atMs == null || last?.atMs == null) return null;
+  const [from, to] = [timeOfDay(first.atMs, now), timeOfDay(last.atMs, now)];
+  return <span className={css.seen} title={`${new Date(first.atMs).toISOString()} – ${new Date(last.atMs).toISOString()}`}>{from === to ? from : t("diagnose.seen", { from, to })}</span>;
+}
+
 /** One fault: what it is, the lines that prove it, what speaks against it, likely causes in order, and the commands that mend it. */
 export function FindingCard({ finding, nodeId, nodeName, links, children }: FindingCardProps) {
   const { t } = useTranslation();
@@ -38,6 +49,7 @@ export function FindingCard({ finding, nodeId, nodeName, links, children }: Find
         <h3>{say(finding.title)}</h3>
         {place.length > 0 && <span className={css.place}>{oneLine(place.join(" · "), 80)}</span>}
         {finding.count > 1 && <span className={css.count}>{t("diagnose.times", { count: finding.count })}</span>}
+        <Seen first={finding.first} last={finding.last} />
         <span className="spacer" />
         <code className={css.code} title={finding.class}>{finding.code}</code>
       </header>

@@ -1,21 +1,10 @@
 import { useMemo, type ReactNode } from "react";
 import { useTranslation } from "react-i18next";
-import IconChevronRight from "@tabler/icons-react/icons/IconChevronRight";
 import type { FindingView } from "../../electron/contract/index.js";
 import type { SourceLinks } from "./Evidence.js";
 import { FindingCard } from "./FindingCard.js";
+import { Fold } from "./Fold.js";
 import { foldFindings } from "./tree.js";
-import css from "./diagnose.module.css";
-
-/** A part that is folded until somebody wants it. */
-export function Fold({ label, children, testId, open = false }: { label: ReactNode; children: ReactNode; testId?: string; open?: boolean }) {
-  return (
-    <details className={css.fold} data-testid={testId} open={open}>
-      <summary><IconChevronRight size={13} aria-hidden className={css.chevron} /> {label}</summary>
-      <div className={css.folded}>{children}</div>
-    </details>
-  );
-}
 
 export interface FindingsProps {
   findings: readonly FindingView[];

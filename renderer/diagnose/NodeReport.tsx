@@ -13,10 +13,11 @@ import { bytes, duration } from "../shared/format.js";
 import { oneLine } from "../shared/printable.js";
 import { Age, NodeText, State, type Icon } from "../shared/small.js";
 import { useAction } from "../shared/use-action.js";
-import { useConsole, useNow } from "../store/console-hooks.js";
+import { useConsole, useItems, useNow } from "../store/console-hooks.js";
 import { CannotTell } from "./CannotTell.js";
 import type { SourceLinks } from "./Evidence.js";
-import { Findings, Fold } from "./Findings.js";
+import { Findings } from "./Findings.js";
+import { Fold } from "./Fold.js";
 import { SettledMends } from "./mends/SettledMends.js";
 import { unread } from "./severity.js";
 import { VerdictLine } from "./Verdict.js";
@@ -64,15 +65,17 @@ export function NodeReport({ diagnosis, name, live = true, onSource }: NodeRepor
     return { has: (id) => known.has(id), open: onSource };
   }, [diagnosis.sources, onSource]);
   const missing = unread(diagnosis);
-  const { client } = useConsole();
+  const { client, operations } = useConsole();
   const now = useNow();
+  const operation = [...useItems(operations).values()].find((op) => op.kind === "diagnose" && op.state === "running" && op.nodes.some((node) => node.nodeId === diagnosis.nodeId));
+  const progress = operation?.nodes.find((node) => node.nodeId === diagnosis.nodeId)?.steps.find((each) => each.id === "collect")?.progress;
   const again = useAction(async () => { await client.request("diagnose.start", { nodeIds: [diagnosis.nodeId] }); });
   return (
     <div className={css.report} data-testid="node-report" data-state={diagnosis.state} data-node={diagnosis.nodeId}>
       <div className="toolbar">
         <h2>{name}</h2>
         {diagnosis.state === "running"
-          ? <span className="dim" role="status"><Loader size={12} /> {t("diagnose.running", { count: diagnosis.sources.length })}</span>
+          ? <span className="dim" role="status"><Loader size={12} /> {progress ? t("diagnose.running", { count: progress.done, total: progress.total }) : t("diagnose.checking")}</span>
           : diagnosis.verdict !== null && (diagnosis.verdict === "healthy" && missing > 0
             ? <State tone="warn" icon={IconHelpCircle} label={t("diagnose.nothingButUnread", { count: missing })} />
             : <VerdictLine verdict={diagnosis.verdict} />)}

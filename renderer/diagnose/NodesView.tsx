@@ -121,7 +121,7 @@ export function NodesView() {
             ? <Overview onNode={(id) => ui.setState({ shown: id })} />
             : loaded && <EmptyState icon={IconStethoscope} title={t("diagnose.none.title")}>{t("diagnose.none.text")}</EmptyState>}
       </div>
-      <SourceViewer source={opened} line={source?.line ?? null} onClose={() => ui.setState({ source: null })} />
+      <SourceViewer source={opened} nodeId={source?.nodeId ?? null} line={source?.line ?? null} onClose={() => ui.setState({ source: null })} />
     </>
   );
 }

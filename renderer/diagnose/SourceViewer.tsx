@@ -1,25 +1,50 @@
-import { Modal, TextInput } from "@mantine/core";
+import { Loader, Modal, TextInput } from "@mantine/core";
 import { useVirtualizer } from "@tanstack/react-virtual";
 import { useEffect, useMemo, useRef, useState } from "react";
 import { useTranslation } from "react-i18next";
 import type { SourceView } from "../../electron/contract/index.js";
+import { toShownError } from "../client/page-error.js";
 import { CopyButton } from "../shared/CopyButton.js";
 import { ErrorNote } from "../shared/ErrorNote.js";
 import { bytes } from "../shared/format.js";
 import { oneLine, printable } from "../shared/printable.js";
+import { useConsole } from "../store/console-hooks.js";
 import { splitLines } from "./lines.js";
 import css from "./diagnose.module.css";
 
 const ROW = 18;
 
 /** The raw text of a source: numbered lines, only those in view in the document, hostile characters made visible. */
-export function SourceViewer({ source, line, onClose }: { source: SourceView | null; line: number | null; onClose(): void }) {
+export function SourceViewer({ source, nodeId = null, line, onClose }: { source: SourceView | null; /** Where the rest of a long text can be asked for. */ nodeId?: string | null; line: number | null; onClose(): void }) {
   const { t } = useTranslation();
   return (
     <Modal opened={source !== null} onClose={onClose} size="min(1100px, 94vw)" closeButtonProps={{ "aria-label": t("common.close") }} data-testid="source-viewer" title={source && <code className="mono">{oneLine(source.command, 200)}</code>}>
-      {source && <Body key={source.id} source={source} line={line} />}
+      {source && (nodeId !== null && source.truncatedBytes > 0 ? <WholeBody key={source.id} nodeId={nodeId} source={source} line={line} /> : <Body key={source.id} source={source} line={line} />)}
     </Modal>
   );
+}
+
+/** Asks the console for the whole text: the numbers of quoted lines count from its start. Where it has no more, the end that came with the finding stays. */
+function WholeBody({ nodeId, source, line }: { nodeId: string; source: SourceView; line: number | null }) {
+  const { t } = useTranslation();
+  const { client } = useConsole();
+  const [whole, setWhole] = useState<SourceView | null>(null);
+  useEffect(() => {
+    const abort = new AbortController();
+    const ask = async (): Promise<void> => {
+      let text = "";
+      for (let total = 1; text.length < total; ) {
+        const piece = await client.request("diagnose.source", { nodeId, sourceId: source.id, fromChar: text.length }, { signal: abort.signal });
+        text += piece.text;
+        total = piece.text === "" ? 0 : piece.totalChars;
+      }
+      setWhole({ ...source, text, truncatedBytes: 0 });
+    };
+    ask().catch((thrown: unknown) => { if (!abort.signal.aborted) setWhole({ ...source, error: toShownError(thrown) }); });
+    return () => abort.abort();
+  }, [client, nodeId, source]);
+  if (whole === null) return <div className={css.viewer}><div className={css.loading}><Loader size="xs" aria-label={t("common.loading")} /></div></div>;
+  return <Body source={whole} line={whole.truncatedBytes === 0 ? line : null} />;
 }
 
 function Body({ source, line }: { source: SourceView; line: number | null }) {

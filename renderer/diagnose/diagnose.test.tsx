@@ -2,6 +2,7 @@ import { fireEvent, screen, waitFor, within } from "@testing-library/react";
 import { beforeEach, describe, expect, it } from "vitest";
 import { renderOver } from "../dev/render.js";
 import { DiagnosePage } from "./DiagnosePage.js";
+import { alike } from "./Evidence.js";
 import { splitLines } from "./lines.js";
 
 beforeEach(() => { window.location.hash = "#/diagnose"; });
@@ -47,6 +48,18 @@ describe("findings of a node", () => {
     expect(text.querySelector("script")).toBeNull();
   });
 
+  it("show a long source whole, so that the numbers of quoted lines are right, from its first piece to its last", async () => {
+    const { host } = await openReport();
+    fireEvent.click(within(screen.getByTestId("source-dmesg")).getByRole("button"));
+    await screen.findByRole("textbox", { name: "Find in lines" });
+    const asked = host.received.filter((message) => (message as { method?: string }).method === "diagnose.source") as { params: { fromChar: number } }[];
+    expect(asked.length).toBeGreaterThan(1);
+    expect(asked.map((message) => message.params.fromChar)).toEqual(asked.map((_, index) => index * 64));
+    const text = screen.getByRole("region", { name: "Raw text" });
+    await waitFor(() => expect(text.textContent).toContain("1[    0.000000] the first line of all"));
+    expect(screen.queryByText(/left out/)).toBeNull();
+  });
+
   it("come together by cause, and a node's name leads to its report", async () => {
     renderOver(<DiagnosePage />);
     const overview = await screen.findByTestId("overview");
@@ -78,6 +91,15 @@ describe("checks", () => {
     // There is no node behind a text: commands are shown, and none can be applied.
     expect(within(result).getAllByRole("button", { name: "Copy the command" }).length).toBeGreaterThan(0);
     expect(within(result).queryByRole("button", { name: "Apply…" })).toBeNull();
+  });
+});
+
+describe("evidence", () => {
+  it("that says the same at another time is folded under the first", () => {
+    const piece = (line: string, source = "kernel_log") => ({ source, line, lineNumber: null, meaning: null });
+    const same = [piece("[ 1585.906092] DMAR: fault"), piece("[ 1588.868299] DMAR: fault"), piece("2026-11-30T17:00:01+0000 DMAR: fault")];
+    expect(alike([same[0]!, piece("[ 1585.906092] DMAR: other"), same[1]!, piece("[ 1.0] DMAR: fault", "service_log"), same[2]!]).map((group) => group.length)).toEqual([3, 1, 1]);
+    expect(alike([piece("192.168.0.1: lost"), piece("192.168.0.2: lost")]).map((group) => group.length)).toEqual([1, 1]);
   });
 });
 

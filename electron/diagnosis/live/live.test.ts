@@ -35,7 +35,7 @@ function collected(changes: Texts, atMs = T): CollectedSources {
   return new Map(SPECS.map((spec): [SourceId, Collected] => {
     const text = texts[spec.id];
     const ok = text !== undefined && text !== null;
-    return [spec.id, { spec, text: text ?? "", beganAtMs: atMs - 10, endedAtMs: atMs + 10, view: { id: spec.id, command: "x", state: ok ? "ok" : "not_permitted", collectedAtMs: atMs, durationMs: 20, text: text ?? "", truncatedBytes: 0, error: null } }];
+    return [spec.id, { spec, text: text ?? "", beganAtMs: atMs - 10, endedAtMs: atMs + 10, uptimeMs: 900_000, view: { id: spec.id, command: "x", state: ok ? "ok" : "not_permitted", collectedAtMs: atMs, durationMs: 20, text: text ?? "", truncatedBytes: 0, error: null } }];
   }));
 }
 const node = (changes: Texts = {}, more: Partial<LiveNode> = {}): LiveNode => ({ nodeId: "n1", name: "n1", dataAddress: "10.77.0.11", gidIndex: 1, collected: collected(changes), ...more });
@@ -60,6 +60,15 @@ it("two echoes that are lost are a busy machine, a link that goes on losing is t
   expect(finding).toMatchObject({ class: "rdma.packet_loss_counters", severity: "high", params: { lossPercent: 7.3 } });
   expect(finding!.evidence.map((e) => e.line)).toEqual(["10.77.0.12: 60 packets transmitted, 58 received, 3.3333% packet loss, time 1213ms", "10.77.0.12: 240 packets transmitted, 220 received, 8.3333% packet loss, time 1213ms"]);
   expect(finding!.mend.map((m) => m.command)).toEqual(["rdma statistic show link DEVICE/1", "ip -s link show eth1; tc qdisc show dev eth1"]);
+});
+
+it("a loss to every peer, or one that the node makes itself, is one finding of its own link", () => {
+  const all = HEALTHY.peers!.replaceAll("60 received, 0% packet loss", "54 received, 10% packet loss");
+  const own = judgeNode(node({ peers: all }), []).findings.filter((f) => f.class === "rdma.packet_loss_counters");
+  expect(own.map((f) => [f.devices, f.evidence.length])).toEqual([[["eth1"], 2]]);
+  const netem = judgeNode(node({ peers: HEALTHY.peers!.replace("60 received, 0% packet loss", "54 received, 10% packet loss"), qdisc: "qdisc netem 8001: dev eth1 root refcnt 2 limit 1000 loss 5%\n" }), []).findings.filter((f) => f.class === "rdma.packet_loss_counters");
+  expect(netem.map((f) => [f.devices, f.evidence.map((e) => e.source)])).toEqual([[["eth1"], ["qdisc", "peers"]]]);
+  expect(netem[0]!.mend[0]).toMatchObject({ id: "shaping", command: "tc qdisc del dev eth1 root" });
 });
 
 describe("the lab's faults, each named first", () => {
@@ -138,6 +147,9 @@ describe("history", () => {
     // Without df nobody knows, and the line counts.
     expect(told(node({ service_log: full, disk: null })).map((f) => f.class)).toContain("host.disk_full");
     expect(told(node({ service_log: full, disk: HEALTHY.disk!.replace("46%", "100%") })).map((f) => f.class)).toContain("host.disk_full");
+  });
+  it("when the kernel logged it is told by the console's clock", () => {
+    expect(judgeNode(node({ kernel_log: `${fault}${fault.replace("815.1", "890.1")}` }), []).findings[0]).toMatchObject({ count: 2, first: { time: 815.1, atMs: T - 10 - 84_900 }, last: { time: 890.1, atMs: T - 10 - 9_900 } });
   });
   it("a mended fault is a note until it is logged again, and only in the boot in which it was mended", () => {
     const id = judgeNode(node({ kernel_log: fault }), []).findings[0]!.id;

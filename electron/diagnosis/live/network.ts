@@ -5,8 +5,7 @@ import { dataInterfaceOf, interfaces, lines, text, type Interface, type LiveNode
 export function networkChecks(scan: Scan, node: LiveNode): void {
   dataInterface(scan, node);
   firewall(scan, node);
-  peers(scan, node);
-  shaping(scan, node);
+  peers(scan, node, shaping(scan, node));
 }
 
 interface GidRow { device: string; port: string; index: number; gid: string; type: string; netdev: string }
@@ -126,22 +125,36 @@ export const TIMED_OUT = 124;
 
 const LOSSY_PERCENT = 3;
 
-function peers(scan: Scan, node: LiveNode): void {
+/** @param shaped interfaces that lose packets because this node is set up so */
+function peers(scan: Scan, node: LiveNode, shaped: ReadonlySet<string>): void {
   const netdev = dataInterfaceOf(node)?.name;
-  for (const p of peerAnswers(node) ?? []) {
+  const answering = (peerAnswers(node) ?? []).filter((p) => p.lossPercent !== null && p.lossPercent < 100);
+  // One echo or two are a busy machine; a lossy link goes on losing, and in each direction.
+  const lossy = answering.filter((p) => p.lossPercent! >= LOSSY_PERCENT);
+  // What goes wrong to every peer goes wrong here: one finding of this node's link, not one for each peer.
+  const own = netdev !== undefined && (shaped.has(netdev) || (lossy.length > 1 && lossy.length === answering.length));
+  for (const p of lossy) {
+    scan.raise("rdma.packet_loss_counters", {
+      device: own ? netdev : p.peer, severity: p.lossPercent! > 5 ? "high" : "medium", params: { lossPercent: p.lossPercent!, peer: p.peer, netdev },
+      lines: p.lines.filter((line) => line.includes("transmitted")).map((line) => ({ source: "peers", line: `${p.peer}: ${line}` })),
+      meaning: own ? [`${p.lossPercent} % of the echoes to ${p.peer} were lost, and every peer is concerned: it is this node's own link`, `到 ${p.peer} 的 ping 丢失 ${p.lossPercent} %，且涉及所有对端：问题在本节点自身的链路`] : [`${p.lossPercent} % of the echoes to ${p.peer} were lost`, `到 ${p.peer} 的 ping 丢失 ${p.lossPercent} %`],
+    });
+  }
+  for (const p of answering) {
     const show = p.lines.map((line) => ({ source: "peers", line: `${p.peer}: ${line}` }));
-    const answers = p.lossPercent !== null && p.lossPercent < 100;
-    if (answers && p.tcpStatus === TIMED_OUT) scan.raise("host.firewall", { lines: show, params: { proved: 1, peer: p.peer, network: `${p.peer}/32` }, meaning: ["echoes come back, TCP is dropped", "ping 有应答，而 TCP 被丢弃"], checked: [["Echo requests pass on the same path.", "同一路径上的 ping 正常。"]] });
-    // One echo or two are a busy machine; a lossy link goes on losing, and in each direction.
-    if (answers && p.lossPercent! >= LOSSY_PERCENT) scan.raise("rdma.packet_loss_counters", { device: p.peer, lines: show.filter(({ line }) => line.includes("transmitted")), severity: p.lossPercent! > 5 ? "high" : "medium", params: { lossPercent: p.lossPercent!, peer: p.peer, netdev }, meaning: [`${p.lossPercent} % of the echoes to ${p.peer} were lost`, `到 ${p.peer} 的 ping 丢失 ${p.lossPercent} %`] });
-    if (answers && p.lossPercent! < 50 && p.fullFrame === false && p.tcpStatus !== TIMED_OUT) scan.raise("host.mtu", { lines: show, params: { peer: p.peer, mtu: p.mtu ?? 0, payload: (p.mtu ?? 1500) - 28 }, meaning: [`frames of ${p.mtu} bytes do not pass, small ones do`, `${p.mtu} 字节的帧无法通过，小帧可以`] });
+    if (p.tcpStatus === TIMED_OUT) scan.raise("host.firewall", { lines: show, params: { proved: 1, peer: p.peer, network: `${p.peer}/32` }, meaning: ["echoes come back, TCP is dropped", "ping 有应答，而 TCP 被丢弃"], checked: [["Echo requests pass on the same path.", "同一路径上的 ping 正常。"]] });
+    else if (p.lossPercent! < 50 && p.fullFrame === false) scan.raise("host.mtu", { lines: show, params: { peer: p.peer, mtu: p.mtu ?? 0, payload: (p.mtu ?? 1500) - 28 }, meaning: [`frames of ${p.mtu} bytes do not pass, small ones do`, `${p.mtu} 字节的帧无法通过，小帧可以`] });
   }
 }
 
-/** Somebody set this node up to lose or delay packets. */
-function shaping(scan: Scan, node: LiveNode): void {
+/** Somebody set this node up to lose packets; gives the interfaces. */
+function shaping(scan: Scan, node: LiveNode): Set<string> {
+  const shaped = new Set<string>();
   for (const line of lines(node, "qdisc") ?? []) {
     const m = /^qdisc netem \S+ dev (\S{1,32}).*?\bloss (\S{1,16})/.exec(line);
-    if (m) scan.raise("rdma.packet_loss_counters", { device: m[1]!, severity: "high", lines: [{ source: "qdisc", line }], params: { netdev: m[1]!, lossPercent: m[2]! }, meaning: [`this node drops ${m[2]} itself`, `本节点自身丢弃 ${m[2]}`] });
+    if (!m) continue;
+    shaped.add(m[1]!);
+    scan.raise("rdma.packet_loss_counters", { device: m[1]!, severity: "high", lines: [{ source: "qdisc", line }], params: { netdev: m[1]!, lossPercent: m[2]! }, meaning: [`this node drops ${m[2]} itself`, `本节点自身丢弃 ${m[2]}`] });
   }
+  return shaped;
 }

@@ -19,7 +19,7 @@ const node = (texts: Partial<Record<SourceId, string>> = {}): LiveNode => ({
   nodeId: "n1", name: "node1", dataAddress: "10.77.0.11", gidIndex: 1, netdev: "eth1", rdmaDevice: "rxe0",
   collected: new Map(Object.entries({
     kernel: "6.1.0-57-amd64\n", ip_addr: "3: eth1    inet 10.77.0.11/24 scope global eth1\n", ip_link: "3: eth1: <BROADCAST,UP,LOWER_UP> mtu 9000 qdisc x state UP\n", service: "LoadState=loaded\n", ...texts,
-  }).map(([id, text]) => [id as SourceId, { spec: null, view: source(id, text), text, beganAtMs: 0, endedAtMs: 0 } satisfies Collected])),
+  }).map(([id, text]) => [id as SourceId, { spec: null, view: source(id, text), text, beganAtMs: 0, endedAtMs: 0, uptimeMs: 0 } satisfies Collected])),
 });
 const commands = (cls: string, more: Partial<FindingView> = {}, texts: Partial<Record<SourceId, string>> = {}): string[] => mendsFor(finding(cls, more), node(texts)).map((m) => m.command);
 
@@ -127,12 +127,12 @@ describe("applying", () => {
     expect((await go(unread)).state).toBe("unknown");
   });
   it("what a log said up to the end of the mend is history, and stays so after a new start; what it says later is not", async () => {
-    const logged = finding("iommu.dmar_fault", { last: { time: 815, clock: "uptime" }, evidence: [{ source: "kernel_log", line: "DMAR", lineNumber: 1, meaning: null }], mend: [{ id: "bus-master-off", command: "setpci -s 0000:01:00.0 COMMAND=0:4", explanation: { en: "", zh: "" }, risk: "interrupts_jobs" }] });
+    const logged = finding("iommu.dmar_fault", { last: { time: 815, clock: "uptime", atMs: null }, evidence: [{ source: "kernel_log", line: "DMAR", lineNumber: 1, meaning: null }], mend: [{ id: "bus-master-off", command: "setpci -s 0000:01:00.0 COMMAND=0:4", explanation: { en: "", zh: "" }, risk: "interrupts_jobs" }] });
     const until = { time: 819.5, clock: "uptime", bootId: "11111111-2222-3333-4444-555555555555" };
     const go = async (time: number) => {
       const w = world([logged]);
       w.newest = "819.500000";
-      w.after = { findings: [{ ...logged, last: { time, clock: "uptime" } }] };
+      w.after = { findings: [{ ...logged, last: { time, clock: "uptime", atMs: null } }] };
       const run = await over(w, w.mends.apply(w.mends.offer("n1", logged.id, ["bus-master-off"]).offerId, ["setpci -s 0000:01:00.0 COMMAND=0:4"], undefined).id);
       expect(run.historyUntil).toEqual(until);
       expect(run.after!.finding === null).toBe(run.state === "mended");

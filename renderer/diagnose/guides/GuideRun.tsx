@@ -15,7 +15,7 @@ import { useAction } from "../../shared/use-action.js";
 import { useConsole, useItems } from "../../store/console-hooks.js";
 import { Evidence } from "../Evidence.js";
 import { FindingCard } from "../FindingCard.js";
-import { Fold } from "../Findings.js";
+import { Fold } from "../Fold.js";
 import { useSay } from "../words.js";
 import { PathStrip } from "./PathStrip.js";
 import css from "../diagnose.module.css";

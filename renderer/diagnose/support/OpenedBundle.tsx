@@ -6,7 +6,7 @@ import { bytes, timeOfDay } from "../../shared/format.js";
 import { oneLine } from "../../shared/printable.js";
 import { useNow } from "../../store/console-hooks.js";
 import { FileResult } from "../files/FileResult.js";
-import { Fold } from "../Findings.js";
+import { Fold } from "../Fold.js";
 import { NodeReport } from "../NodeReport.js";
 import { SourceViewer } from "../SourceViewer.js";
 import css from "../files/files.module.css";
