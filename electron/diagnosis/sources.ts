@@ -70,7 +70,7 @@ const FIXED = [
   { id: "qdisc", kind: "network", light: true, attempts: [{ command: "tc qdisc show" }], ...quick, valuesOnly: true },
   { id: "firewall", kind: "network", attempts: [{ command: "nft -a list ruleset", root: true }, { command: "iptables-save", root: true }], ...quick, valuesOnly: true },
   { id: "disk", kind: "disk", attempts: [{ command: "df -P -k / /var/lib /opt /run /dev/shm" }], ...quick, answers: [1] },
-  { id: "large_files", kind: "disk", attempts: [{ command: LARGE_FILES, root: true }, { command: LARGE_FILES }], ...quick, valuesOnly: true },
+  { id: "large_files", kind: "disk", attempts: [{ command: LARGE_FILES, root: true }, { command: LARGE_FILES }], ...quick, timeoutMs: 90_000, valuesOnly: true },
   { id: "memory", kind: "memory", light: true, attempts: [{ command: "cat /proc/meminfo" }], ...quick },
   { id: "clock", kind: "clock", light: true, attempts: [{ command: "date +%s.%N" }], ...quick, valuesOnly: true },
   { id: "time_sync", kind: "clock", light: true, attempts: [{ command: "if [ -e /run/systemd/timesync/synchronized ]; then echo NTPSynchronized=yes; else echo NTPSynchronized=no; fi; chronyc -n tracking 2>/dev/null; true" }], ...quick, valuesOnly: true },
