@@ -1,12 +1,11 @@
 import { ContraryLines } from "./contrary.js";
-import { LiteralFinder } from "./logs/aho-corasick.js";
 import { quoteLine } from "./logs/clean.js";
 import { findBdf, findRdmaDevice, normaliseDevice, slotOf } from "./logs/device.js";
 import { collapse, Normaliser, type LogRecord } from "./logs/normalise.js";
 import { meaningOf } from "./meanings.js";
-import { AGAINST } from "./rules/against.js";
-import { ruleOf, RULES } from "./rules/index.js";
-import type { Evidence, Group, InputKind, Rule, Severity, Signature, Text } from "./types.js";
+import { ruleOf } from "./rules/index.js";
+import { TextKinds } from "./text-kinds.js";
+import type { Evidence, Group, InputKind, Severity, Text } from "./types.js";
 import { WATCHERS, type Watcher } from "./watch/index.js";
 
 /** Bounds against hostile input: what comes beyond is counted in the class's group without a device. */
@@ -23,37 +22,13 @@ export function worse(a: Severity, b: Severity): Severity {
 export function severityRank(s: Severity): number { return SEVERITY_RANK[s]; }
 
 export interface HitOptions {
-  device?: string | null;
+  /** A function is asked only where the answer is needed. */
+  device?: string | null | (() => string | null);
   severity?: Severity;
   params?: Record<string, string | number | undefined>;
   meaning?: Text;
   count?: number;
 }
-
-interface Compiled { rule: Rule; sig: Signature }
-
-const compiled: Compiled[] = [];
-const literals: string[] = [];
-const bySignature = new Map<string, number[]>();
-const byWatcher = new Map<string, Watcher[]>();
-for (const rule of RULES) for (const sig of rule.sig ?? []) {
-  const id = compiled.push({ rule, sig }) - 1;
-  for (const literal of new Set(sig.any)) bySignature.set(literal, [...(bySignature.get(literal) ?? []), id]);
-}
-for (const watcher of WATCHERS) for (const literal of new Set(watcher.triggers)) byWatcher.set(literal, [...(byWatcher.get(literal) ?? []), watcher]);
-/** Words of a failure: a line that holds one and fits no class is remembered. */
-const FAILURE_WORDS = new Set(["fatal", "panic", "exception", "traceback", "aborted", "core dumped", "segfault", "nccl warn", "ucx error", "call trace", "bug:", "runtime error", "runtimeerror", "error", "unable to connect the hca", "failed to modify qp"]);
-/** Words of a lesser failure: quoted beside "nothing wrong" where nothing else was found, since a healthy machine writes them too. */
-const COMPLAINTS = new Set(["failed", "failure", "cannot", "could not", "couldn't", "unable to", "timed out", "refused", "denied", "not found"]);
-const byAgainst = new Map<string, number[]>();
-AGAINST.forEach(({ any }, i) => { for (const literal of any) byAgainst.set(literal, [...(byAgainst.get(literal) ?? []), i]); });
-for (const literal of new Set([...bySignature.keys(), ...byWatcher.keys(), ...byAgainst.keys(), ...FAILURE_WORDS, ...COMPLAINTS, "callbacks suppressed"])) literals.push(literal);
-const literalIsComplaint = literals.map((l) => COMPLAINTS.has(l));
-const literalAgainst = literals.map((l) => byAgainst.get(l) ?? null);
-const literalIsFailure = literals.map((l) => FAILURE_WORDS.has(l));
-const literalSignatures = literals.map((l) => bySignature.get(l) ?? []);
-const literalWatchers = literals.map((l) => byWatcher.get(l) ?? []);
-const finder = new LiteralFinder(literals);
 
 /** One reading of a set of sources that belong together: occurrences, grouped, and the values that checks need. */
 export class Scan {
@@ -77,10 +52,9 @@ export class Scan {
   #suppressed: { name: string; count: number; host: string | null }[] = [];
   #lastGroup: Group | null = null;
   #order = 0;
-  readonly #signatureStamp = new Int32Array(compiled.length);
-  readonly #watchersCalled = new Map<Watcher, number>();
-  readonly #candidates: number[] = [];
-  #generation = 0;
+  readonly #kinds = new TextKinds();
+  /** The group that a class last came to: a flood goes there again. */
+  readonly #recent = new Map<string, Group>();
 
   /** Reads one source. `chunks` may come in pieces of any size. */
   read(name: string, chunks: Iterable<Uint8Array | string>, host: string | null = null): void {
@@ -120,59 +94,22 @@ export class Scan {
     this.#record = record;
     if (this.#hitThisRecord.size > 0) this.#hitThisRecord.clear();
     if (this.#followers.length > 0) this.#runFollowers(record);
-    const found = finder.find(record.text);
-    if (found.length === 0) return;
-    const text = collapse(record.text);
-    const generation = ++this.#generation;
-    const watchersCalled = this.#watchersCalled;
-    let lower: string | null = null;
-    const stamp = this.#signatureStamp;
-    const hits = this.#hitThisRecord;
-    const signatures = this.#candidates;
-    signatures.length = 0;
-    let failure = false;
-    let complaint = false;
-    for (const index of found) {
-      failure ||= literalIsFailure[index]!;
-      complaint ||= literalIsComplaint[index]!;
-      const against = literalAgainst[index]!;
-      if (against !== null) for (const entry of against) this.contrary.note(entry, record, text, this.source);
-      for (const watcher of literalWatchers[index]!) {
-        if ((watcher.plainOnly && record.stamped) || watchersCalled.get(watcher) === generation) continue;
-        watchersCalled.set(watcher, generation);
-        watcher.line!(this, record, text);
-      }
-      const ids = literalSignatures[index]!;
-      for (let k = 0; k < ids.length; k++) {
-        const id = ids[k]!;
-        if (stamp[id] === generation) continue;
-        stamp[id] = generation;
-        // In the order of the rule files, so that a class's own wording wins over a general one.
-        let at = signatures.length;
-        while (at > 0 && signatures[at - 1]! > id) { signatures[at] = signatures[at - 1]!; at--; }
-        signatures[at] = id;
-      }
+    const kind = this.#kinds.of(record.text);
+    if (kind === null) return;
+    const { text, matches, watchers, against } = kind;
+    for (let k = 0; k < against.length; k++) this.contrary.note(against[k]!, record, text, this.source);
+    for (let k = 0; k < watchers.length; k++) {
+      const watcher = watchers[k]!;
+      if (!watcher.plainOnly || !record.stamped) watcher.line!(this, record, text);
     }
-    for (let k = 0; k < signatures.length; k++) {
-      const { rule, sig } = compiled[signatures[k]!]!;
-      if (hits.size > 0 && hits.has(rule.id)) continue;
-      if (sig.all || sig.not) {
-        lower ??= text.toLowerCase();
-        if (sig.all && !sig.all.every((l) => lower!.includes(l))) continue;
-        if (sig.not && sig.not.some((l) => lower!.includes(l))) continue;
-      }
-      let params: Record<string, string> | undefined;
-      if (sig.re) {
-        const m = sig.re.exec(text);
-        if (!m) continue;
-        params = m.groups;
-      }
-      this.hit(rule.id, record, { device: params?.["dev"] ?? undefined, severity: sig.severity, params });
+    for (let k = 0; k < matches.length; k++) {
+      const { rule, severity, params, device } = matches[k]!;
+      this.hit(rule.id, record, { device, severity, params });
     }
-    this.#suppress(record, text);
+    if (kind.suppressed) this.#suppress(record, text);
     if (this.#hitThisRecord.size > 0) return;
-    if (failure) this.#failureWords(record);
-    if (complaint && this.complaints.length < EVIDENCE_PER_GROUP && !NO_FAILURE.test(text)) this.complaints.push({ source: this.source, line: quoteLine(record.raw, 300), lineNumber: record.line, meaning: COMPLAINT });
+    if (kind.failure) this.#failureWords(record);
+    if (kind.complaint && this.complaints.length < EVIDENCE_PER_GROUP && !NO_FAILURE.test(text)) this.complaints.push({ source: this.source, line: quoteLine(record.raw, 300), lineNumber: record.line, meaning: COMPLAINT });
   }
 
   #kernel(): void { if (!this.seen.has("kernel_log")) this.seen.add("kernel_log"); }
@@ -204,10 +141,11 @@ export class Scan {
     this.#hitThisRecord.add(cls);
     const rule = ruleOf(cls);
     const text = record.text;
-    const last = this.#lastGroup;
+    const last = this.#recent.get(cls);
     // In a flood of one fault of the whole node, whose line it is does not matter any more.
-    const flood = rule.perNode === true && last !== null && last.class === cls && last.host === record.host && last.hits > DETAILED_HITS;
-    const named = flood ? null : options.device === undefined ? findBdf(text) ?? findRdmaDevice(text) : options.device;
+    const flood = rule.perNode === true && last !== undefined && last.host === record.host && last.hits > DETAILED_HITS;
+    const asked = options.device;
+    const named = flood ? null : asked === undefined ? findBdf(text) ?? findRdmaDevice(text) : typeof asked === "function" ? asked() : asked;
     const device = named === null ? null : canonical(cls, named);
     const group = this.#group(cls, rule.perNode ? null : groupKey(cls, device), record.host, options.severity ?? rule.severity);
     if (device !== null && group.devices.size < 64) group.devices.add(device);
@@ -230,7 +168,7 @@ export class Scan {
   }
 
   /** Raises a class from values rather than from one line. */
-  raise(cls: string, options: HitOptions & { host?: string | null; records?: readonly { record: LogRecord; source: string }[]; lines?: readonly { source: string; line: string }[]; checked?: readonly Text[]; against?: readonly { source: string; line: string }[] }): Group {
+  raise(cls: string, options: Omit<HitOptions, "device"> & { device?: string | null; host?: string | null; records?: readonly { record: LogRecord; source: string }[]; lines?: readonly { source: string; line: string }[]; checked?: readonly Text[]; against?: readonly { source: string; line: string }[] }): Group {
     const rule = ruleOf(cls);
     const device = options.device ? canonical(cls, options.device) : null;
     const group = this.#group(cls, rule.perNode ? null : groupKey(cls, device), options.host ?? options.records?.[0]?.record.host ?? null, options.severity ?? rule.severity);
@@ -250,8 +188,8 @@ export class Scan {
   }
 
   #group(cls: string, device: string | null, host: string | null, severity: Severity): Group {
-    const last = this.#lastGroup;
-    if (last !== null && last.class === cls && last.host === host && last.device === device) return last;
+    const last = this.#recent.get(cls);
+    if (last !== undefined && last.host === host && last.device === device) return last;
     let key = `${cls}\u0000${host ?? ""}\u0000${device ?? ""}`;
     let group = this.groups.get(key);
     if (!group && this.groups.size >= MAX_GROUPS) { key = cls; device = null; host = null; group = this.groups.get(key); }
@@ -259,6 +197,7 @@ export class Scan {
       group = { class: cls, host, device, devices: new Set(), severity, count: 0, hits: 0, suppressed: 0, first: null, last: null, evidence: [], params: {}, checked: [], against: [], consequenceOf: null, order: this.#order++ };
       this.groups.set(key, group);
     }
+    this.#recent.set(cls, group);
     return group;
   }
 
@@ -271,10 +210,12 @@ export class Scan {
   }
   drop(cls: string): void {
     this.#lastGroup = null;
+    this.#recent.clear();
     for (const [key, g] of this.groups) if (g.class === cls) this.groups.delete(key);
   }
   rename(group: Group, cls: string, severity: Severity): void {
     this.#lastGroup = null;
+    this.#recent.clear();
     for (const [key, g] of this.groups) if (g === group) this.groups.delete(key);
     group.class = cls;
     group.severity = severity;
@@ -285,7 +226,6 @@ export class Scan {
   }
 
   #suppress(record: LogRecord, text: string): void {
-    if (text.indexOf("allbacks suppressed") < 0) return;
     const m = /([\w.<>-]{1,60}): (\d{1,12}) callbacks suppressed/.exec(text);
     if (m && this.#suppressed.length < 1000) { this.#suppressed.push({ name: m[1]!, count: Number(m[2]), host: record.host }); this.#attribute(this.#suppressed.length - 1, this.#lastGroup); }
   }
@@ -338,5 +278,3 @@ const UNRELATED = /^(?:sshd|cron|crond|snapd|sudo|su|dbus|dbus-daemon|polkitd|ne
 const COMPLAINT: Text = ["This line speaks of a failure and fits no known fault.", "该行提到失败，但不符合任何已知故障。"];
 const FAILURE = /\b(?:fatal|panic|exception|traceback|aborted|core dumped|segfault|NCCL WARN|UCX\s+ERROR|Call Trace|BUG:|kernel BUG|runtime ?error|Unable to Connect the HCA|Failed to modify QP)\b|^\s{0,8}(?:\w{1,30}: ?)?ERROR\b|^Error\b/i;
 const NO_FAILURE = /non-?fatal|level=(?:info|debug|warn)|CANCELLED AT|Job step aborted|0 errors|no error|exceptions?: 0|fatal:? 0\b|exception handl|ncclInternalError\|/i;
-
-export { compiled as COMPILED_SIGNATURES };

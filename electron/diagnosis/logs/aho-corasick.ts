@@ -53,9 +53,13 @@ export class LiteralFinder {
         queue.push(s);
       }
     }
+    // By depth: ordinary text stays near the root, so what it visits lies close together.
+    const order = [0, ...queue];
+    const place = new Int32Array(goto.length);
+    order.forEach((s, i) => { place[s] = i; });
     this.#next = new Uint16Array(goto.length << ROW_BITS);
-    goto.forEach((row, s) => row.forEach((to, k) => { this.#next[(s << ROW_BITS) | k] = to | (out[to]!.length > 0 ? HAS_OUTPUT : 0); }));
-    this.#out = out.map((o) => (o.length > 0 ? o : null));
+    order.forEach((s, i) => goto[s]!.forEach((to, k) => { this.#next[(i << ROW_BITS) | k] = place[to]! | (out[to]!.length > 0 ? HAS_OUTPUT : 0); }));
+    this.#out = order.map((s) => (out[s]!.length > 0 ? out[s]! : null));
     this.#stamp = new Int32Array(literals.length);
   }
 
