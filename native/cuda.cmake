@@ -26,6 +26,7 @@ target_sources(stepccl_objects PRIVATE
   ${STEPCCL_FATBIN}
   src/cuda/arena.cpp
   src/cuda/attach.cpp
+  src/cuda/background.cpp
   src/cuda/capi.cpp
   src/cuda/config.cpp
   src/cuda/copies.cpp
@@ -36,6 +37,7 @@ target_sources(stepccl_objects PRIVATE
   src/cuda/fatbin.S
   src/cuda/kernels.cpp
   src/cuda/ledger.cpp
+  src/cuda/live_settings.cpp
   src/cuda/mesh.cpp
   src/cuda/operation.cpp
   src/cuda/paging.cpp

@@ -71,7 +71,7 @@ Daemon::Daemon(Options options)
 	: options_(with_directories(std::move(options))), reaper_(loop_), tree_(options_.sysroot), links_(tree_), membership_(options_.cluster_file()),
 	  settings_(options_.settings_file(), options_.control_file()), routes_(loop_, membership_, tree_, links_),
 	  gpus_(loop_, reaper_, options_.gpuinfo_path), rings_(loop_, options_.rings_dir(), "/proc"),
-	  recorders_(tree_, options_.rings_dir(), "/proc"),
+	  recorders_(tree_, options_.rings_dir(), "/proc"), gpu_boards_(options_.rings_dir(), options_.control_file(), "/proc"),
 	  telemetry_(loop_, tree_, links_, rings_, routes_, membership_), runs_(loop_, reaper_, worker_settings(options_, settings_)),
 	  server_(loop_, options_.socket,
 		  [this](const std::shared_ptr<Client> &client, std::string_view line) { dispatcher_.handle_line(client, line); }),
@@ -104,8 +104,10 @@ void Daemon::serve(const std::function<void()> &ready)
 	membership_.load();
 	settings_.load();
 	rings_.remove_stale();
+	gpu_boards_.remove_stale();
 	loop_.every(kStaleRingInterval, [this] {
 		rings_.remove_stale();
+		gpu_boards_.remove_stale();
 		recorders_.remove_old(monotonic_ns());
 	});
 	runs_.on_run_end([this] { rings_.remove_stale(); });
@@ -157,7 +159,7 @@ void Daemon::hello(Call &call)
 			   {"started_at_ms", started_at_ms_},
 			   {"uptime_s", (monotonic_ns() - started_ns_) / 1'000'000'000u},
 			   {"rss_kib", own_rss_kib()},
-			   {"features", {"facts", "cluster", "routes", "settings", "runs", "telemetry", "recorder", "log"}}});
+			   {"features", {"facts", "cluster", "routes", "settings", "runs", "telemetry", "recorder", "gpu", "log"}}});
 	(void)tree_.take_unreadable();
 }
 
@@ -236,6 +238,7 @@ void Daemon::add_telemetry_methods()
 		call.reply.result(json::object());
 	});
 	dispatcher_.add("recorder.get", [this](Call &call) { call.reply.result(recorders_.get(call.params)); });
+	dispatcher_.add("gpu.processes", [this](Call &call) { call.reply.result(gpu_boards_.processes(call.params)); });
 	dispatcher_.add("log.tail", [](Call &call) {
 		const Params params(call.params, {"lines"});
 		call.reply.result({{"lines", log().tail(static_cast<std::size_t>(params.integer("lines", 1, 1000)))}});

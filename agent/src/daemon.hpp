@@ -14,6 +14,7 @@
 #include "rpc/dispatcher.hpp"
 #include "rpc/server.hpp"
 #include "runs/run_manager.hpp"
+#include "telemetry/gpu_boards.hpp"
 #include "telemetry/recorders.hpp"
 #include "telemetry/ring_store.hpp"
 #include "telemetry/service.hpp"
@@ -51,6 +52,7 @@ private:
 	GpuHelper gpus_;
 	RingStore rings_;
 	Recorders recorders_;
+	GpuBoards gpu_boards_;
 	TelemetryService telemetry_;
 	RunManager runs_;
 	Dispatcher dispatcher_;

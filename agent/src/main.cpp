@@ -14,6 +14,7 @@
 
 #include "background.hpp"
 #include "base/log.hpp"
+#include "call.hpp"
 #include "daemon.hpp"
 #include "options.hpp"
 #include "proxy.hpp"
@@ -85,6 +86,8 @@ int main(int argc, char **argv)
 		return print_version(options.json);
 	case Options::Command::kProxy:
 		return run_proxy(options.socket, STDIN_FILENO, STDOUT_FILENO);
+	case Options::Command::kCall:
+		return run_call(options.socket, options.method, options.params);
 	case Options::Command::kServe:
 		break;
 	}

@@ -15,6 +15,8 @@ const char *usage() noexcept
 	       "    to the background once it serves; its log is then STATE-DIR/stepccld.log.\n"
 	       "stepccld proxy [--socket PATH]\n"
 	       "    Joins standard input and output to the daemon's socket.\n"
+	       "stepccld call METHOD [PARAMETERS] [--socket PATH]\n"
+	       "    Asks the daemon one thing and prints its answer: stepccld call settings.set '{\"hbm_defrag\": true}'\n"
 	       "stepccld --version [--json]\n";
 }
 
@@ -25,12 +27,17 @@ Options parse_options(const std::vector<std::string> &arguments, const std::stri
 		{"--socket", &options.socket},        {"--state-dir", &options.state_dir}, {"--run-dir", &options.run_dir},
 		{"--perf", &options.perf_path},       {"--gpuinfo", &options.gpuinfo_path}, {"--sysroot", &options.sysroot},
 	};
+	int given = 0; // of call's own arguments
 	for (std::size_t i = 0; i < arguments.size(); i++) {
 		const std::string &argument = arguments[i];
 		const auto equals = argument.find('=');
 		const auto named = with_value.find(argument.substr(0, equals));
 		if (i == 0 && argument == "proxy") {
 			options.command = Options::Command::kProxy;
+		} else if (i == 0 && argument == "call") {
+			options.command = Options::Command::kCall;
+		} else if (options.command == Options::Command::kCall && !argument.starts_with("-") && given < 2) {
+			*(given++ == 0 ? &options.method : &options.params) = argument;
 		} else if (argument == "--version") {
 			options.command = Options::Command::kVersion;
 		} else if (argument == "--help" || argument == "-h") {
@@ -51,6 +58,8 @@ Options parse_options(const std::vector<std::string> &arguments, const std::stri
 	}
 	if (options.json && options.command != Options::Command::kVersion)
 		throw std::invalid_argument("--json goes with --version only");
+	if (options.command == Options::Command::kCall && options.method.empty())
+		throw std::invalid_argument("call needs a method, such as gpu.processes");
 	if (options.socket.empty())
 		options.socket = options.run_dir + "/agent.sock";
 	if (options.perf_path.empty())

@@ -8,7 +8,7 @@ namespace stepccl::agent {
 
 /// The daemon's command line, with every default filled in.
 struct Options {
-	enum class Command { kServe, kProxy, kVersion, kHelp };
+	enum class Command { kServe, kProxy, kCall, kVersion, kHelp };
 
 	Command command = Command::kServe;
 	bool json = false;       ///< --version --json
@@ -18,6 +18,8 @@ struct Options {
 	std::string socket;       ///< <run_dir>/agent.sock
 	std::string perf_path;    ///< stepccl-perf beside the daemon
 	std::string gpuinfo_path; ///< stepccl-gpuinfo beside the daemon
+	std::string method;       ///< call: what to ask
+	std::string params = "{}"; ///< call: its parameters, JSON
 	std::string sysroot;      ///< read /proc, /sys, /etc and /dev below it; empty: the machine's own
 
 	[[nodiscard]] std::string rings_dir() const { return run_dir + "/rings"; }

@@ -128,6 +128,14 @@ TEST_CASE("the command line")
 	CHECK(parse_options({"--run-dir", "rel"}, "/").run_dir[0] == '/');
 	CHECK(parse_options({"proxy"}, "/").command == Options::Command::kProxy);
 	CHECK(parse_options({"--version", "--json"}, "/").json);
+	const Options call = parse_options({"call", "settings.set", "{\"paging\":true}", "--socket", "/s"}, "/");
+	CHECK(call.command == Options::Command::kCall);
+	CHECK(call.method == "settings.set");
+	CHECK(call.params == "{\"paging\":true}");
+	CHECK(call.socket == "/s");
+	CHECK(parse_options({"call", "hello"}, "/").params == "{}");
+	CHECK_THROWS_AS(parse_options({"call"}, "/"), std::invalid_argument);
+	CHECK_THROWS_AS(parse_options({"call", "a", "{}", "b"}, "/"), std::invalid_argument);
 	CHECK_THROWS_AS(parse_options({"--socket"}, "/"), std::invalid_argument);
 	CHECK_THROWS_AS(parse_options({"--socket="}, "/"), std::invalid_argument);
 	CHECK_THROWS_AS(parse_options({"--nope"}, "/"), std::invalid_argument);

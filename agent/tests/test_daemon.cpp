@@ -100,6 +100,23 @@ TEST_CASE("without --foreground it returns when it serves, or with its error")
 	CHECK(wait_until([&] { return is_gone(pid); }));
 }
 
+TEST_CASE("one call from the command line: the result, or the error and where it went wrong")
+{
+	RealDaemon daemon;
+	const auto call = [&](const std::string &arguments) {
+		const std::string command = std::string(STEPCCLD_PATH) + " call " + arguments + " --socket " + daemon.socket() + " > " + (daemon.dir / "out") + " 2> " + (daemon.dir / "err");
+		return WEXITSTATUS(std::system(command.c_str()));
+	};
+	CHECK(call("settings.set '{\"hbm_defrag\": true, \"sm_budget\": 8}'") == 0);
+	CHECK(json::parse(take(daemon.dir / "out"))["sm_budget"] == 8);
+	CHECK(call("gpu.processes") == 0);
+	CHECK(json::parse(take(daemon.dir / "out")) == json{{"processes", json::array()}, {"omitted", 0}});
+	CHECK(call("settings.set '{\"sm_budget\": 99}'") == 1);
+	CHECK(take(daemon.dir / "err").find("A101") != std::string::npos);
+	CHECK(call("settings.set '[1]'") == 2);
+	CHECK(call("nothing.known") == 1);
+}
+
 TEST_CASE("the proxy joins a channel to the socket, and passes each end on")
 {
 	RealDaemon daemon;

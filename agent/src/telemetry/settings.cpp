@@ -27,7 +27,7 @@ struct Field {
 constexpr std::int64_t kKiB = 1024;
 constexpr std::int64_t kTiB = kKiB * kKiB * kKiB * kKiB;
 
-constexpr std::array<Field, 10> kFields{{
+constexpr std::array<Field, 12> kFields{{
 	{"pipeline_depth", false, 1, 256},
 	{"dma_concurrency", false, 1, 8},
 	{"hbm_defrag", true, 0, 0},
@@ -38,6 +38,8 @@ constexpr std::array<Field, 10> kFields{{
 	{"prefetch_depth", false, 1, 256},
 	{"compression", true, 0, 0},
 	{"buffer_bytes", false, 4 * kKiB, kTiB},
+	{"sm_budget", false, 1, 32},
+	{"hbm_cache_ratio_permille", false, 1, 900},
 }};
 
 std::uint8_t as_switch(const json &value) { return value.is_null() ? 0 : value.get<bool>() ? 2 : 1; }
@@ -53,7 +55,7 @@ T as_number(const json &value)
 void check_settings(const json &changes)
 {
 	const Params params(changes, {"pipeline_depth", "dma_concurrency", "hbm_defrag", "hbm_defrag_interval_ms", "async_gd",
-				      "paging", "page_bytes", "prefetch_depth", "compression", "buffer_bytes"});
+				      "paging", "page_bytes", "prefetch_depth", "compression", "buffer_bytes", "sm_budget", "hbm_cache_ratio_permille"});
 	for (const Field &field : kFields) {
 		if (params.is_null(field.name))
 			continue;
@@ -149,6 +151,8 @@ stepccl_control Settings::page_values() const
 	page.compression = as_switch(values_["compression"]);
 	page.page_bytes = as_number<std::uint64_t>(values_["page_bytes"]);
 	page.prefetch_depth = as_number<std::uint32_t>(values_["prefetch_depth"]);
+	page.sm_budget = as_number<std::uint32_t>(values_["sm_budget"]);
+	page.hbm_cache_ratio_permille = as_number<std::uint32_t>(values_["hbm_cache_ratio_permille"]);
 	page.buffer_bytes = as_number<std::uint64_t>(values_["buffer_bytes"]);
 	return page;
 }

@@ -138,9 +138,11 @@ struct stepccl_control {
 	uint8_t compression;
 	uint64_t page_bytes;
 	uint32_t prefetch_depth;
+	uint32_t sm_budget;                 /* thread blocks */
+	uint64_t buffer_bytes;              /* of each GPU's pool */
+	uint32_t hbm_cache_ratio_permille;  /* of the GPU's memory; buffer_bytes counts before it */
 	uint32_t reserved0;
-	uint64_t buffer_bytes;
-	uint64_t reserved[8];
+	uint64_t reserved[7];
 };
 
 /* ------------------------------------------------------------------------ */
@@ -295,6 +297,127 @@ struct stepccl_flight_op {
 	uint32_t reserved0;
 };
 
+/* ------------------------------------------------------------------------ */
+/* 5. The GPU board: what the GPU engine of a rank is like now.              */
+/* ------------------------------------------------------------------------ */
+
+/*
+ * A rank with a GPU engine creates <ring directory>/<pid>.<rank>.<comm id, 16 hex digits>.gpu with mode 0660 and
+ * O_EXCL, writes it about four times a second and whenever a setting or the pool has changed, and removes it when the
+ * engine ends. `edits` is odd while it is written: a reader takes a copy when it was even and the same before and after.
+ */
+#define STEPCCL_GPU_MAGIC 0x31474353u /* "SCG1" */
+#define STEPCCL_GPU_VERSION 1u
+#define STEPCCL_GPU_RANGES 256u
+
+/* Rows of `settings`, each a field of stepccl_control. */
+enum stepccl_gpu_setting STEPCCL_INT_ENUM {
+	STEPCCL_GPU_PIPELINE_DEPTH = 0,
+	STEPCCL_GPU_SM_BUDGET = 1,
+	STEPCCL_GPU_DMA_CONCURRENCY = 2,
+	STEPCCL_GPU_ASYNC_GD = 3,               /* 0 off, 1 on */
+	STEPCCL_GPU_HBM_DEFRAG = 4,             /* 0 off, 1 on */
+	STEPCCL_GPU_HBM_DEFRAG_INTERVAL_MS = 5,
+	STEPCCL_GPU_PAGING = 6,                 /* 0 off, 1 on */
+	STEPCCL_GPU_PAGE_BYTES = 7,
+	STEPCCL_GPU_PREFETCH_DEPTH = 8,
+	STEPCCL_GPU_BUFFER_BYTES = 9,
+	STEPCCL_GPU_HBM_CACHE_RATIO_PERMILLE = 10,
+};
+#define STEPCCL_GPU_SETTING_COUNT 11u
+
+enum stepccl_gpu_setting_state STEPCCL_INT_ENUM {
+	STEPCCL_GPU_SETTING_OWN = 0,     /* the daemon sets nothing: the process's own value is in force */
+	STEPCCL_GPU_SETTING_APPLIED = 1,
+	STEPCCL_GPU_SETTING_PENDING = 2, /* not yet on all ranks; `reason` says what it waits for */
+	STEPCCL_GPU_SETTING_REFUSED = 3, /* `reason` says why; in_force is what it was before */
+};
+
+enum stepccl_gpu_reason STEPCCL_INT_ENUM {
+	STEPCCL_GPU_REASON_NONE = 0,
+	STEPCCL_GPU_REASON_NEXT_CALL = 1,      /* it counts from the ranks' next common call on */
+	STEPCCL_GPU_REASON_BUSY = 2,           /* a rank is inside a call */
+	STEPCCL_GPU_REASON_OUT_OF_RANGE = 3,   /* the engine can't take this value */
+	STEPCCL_GPU_REASON_NO_MEMORY = 4,      /* the pool or the GPU has no room for it */
+	STEPCCL_GPU_REASON_UNGATED_GRAPHS = 5, /* live graphs were captured before defragmentation was switched on */
+	STEPCCL_GPU_REASON_NEEDS_OTHER = 6,    /* it says something only together with a setting that is off */
+	STEPCCL_GPU_REASON_OVERRIDDEN = 7,     /* another setting counts before it */
+	STEPCCL_GPU_REASON_FAILED = 8,         /* the engine has ended with an error */
+};
+#define STEPCCL_GPU_REASON_COUNT 9u
+
+struct stepccl_gpu_setting_row {
+	uint64_t wanted;   /* of the daemon; 0 where it sets nothing */
+	uint64_t in_force;
+	uint8_t state;     /* enum stepccl_gpu_setting_state */
+	uint8_t reason;    /* enum stepccl_gpu_reason */
+	uint8_t reserved[6];
+};
+
+enum stepccl_gpu_range_kind STEPCCL_INT_ENUM {
+	STEPCCL_GPU_RANGE_FREE = 0,    /* physical memory that nothing uses */
+	STEPCCL_GPU_RANGE_BUFFER = 1,
+	STEPCCL_GPU_RANGE_ENGINE = 2,  /* flags, staging and pages of the engine */
+};
+
+/* A part of the pool that has physical memory. Offsets are addresses less the pool's base; between two ranges there is none. */
+struct stepccl_gpu_range {
+	uint64_t offset;
+	uint64_t bytes;
+	uint8_t kind; /* enum stepccl_gpu_range_kind */
+	uint8_t reserved[7];
+};
+
+struct stepccl_gpu_board {
+	uint32_t magic;
+	uint32_t version;
+	uint32_t total_bytes; /* sizeof(struct stepccl_gpu_board) */
+	uint32_t edits;
+	uint32_t pid;
+	uint32_t rank;
+	uint32_t world_size;
+	uint32_t error;       /* stepccl_result_t that ended the engine; 0 = it works */
+	uint64_t comm_id;
+	uint64_t updated_ns;  /* CLOCK_MONOTONIC */
+	uint64_t operations;  /* begun */
+	uint8_t job_name[64]; /* NUL-terminated, likewise the next two */
+	uint8_t gpu_uuid[48];
+	uint8_t async_reason[128]; /* why async_level is not higher */
+	uint32_t async_level;      /* stepccl_cuda_async_level_t */
+	uint32_t multiprocessors;
+	uint32_t sm_budget;        /* 0 = by size */
+	uint32_t pipeline_depth;
+	uint32_t dma_concurrency;
+	uint32_t prefetch_depth;
+	uint32_t graph_lanes;
+	uint32_t lanes_in_use;
+	uint32_t defrag_interval_ms;         /* 0 = off */
+	uint32_t fragmentation_permille;
+	uint32_t last_before_permille;       /* of the last epoch that moved or released something */
+	uint32_t last_after_permille;
+	uint32_t hbm_cache_ratio_permille;
+	uint32_t defrag_blocked;             /* enum stepccl_gpu_reason: why the last epoch could not be held; 0 = it could */
+	uint64_t page_bytes;                 /* 0 = paging off */
+	uint64_t capacity_bytes;
+	uint64_t held_bytes;
+	uint64_t used_bytes;
+	uint64_t staging_bytes;
+	uint64_t largest_free_bytes;
+	uint64_t buffers;
+	uint64_t device_free_bytes;
+	uint64_t device_total_bytes;
+	uint64_t defrag_epochs;
+	uint64_t defrag_moved_bytes;
+	uint64_t defrag_released_bytes;
+	uint64_t last_epoch_us;
+	uint64_t last_epoch_ns;    /* CLOCK_MONOTONIC; 0 = none */
+	uint64_t control_seq;      /* of the control page that the rows answer; 0 = none was found */
+	uint32_t range_count;
+	uint32_t ranges_omitted;
+	struct stepccl_gpu_setting_row settings[STEPCCL_GPU_SETTING_COUNT];
+	struct stepccl_gpu_range ranges[STEPCCL_GPU_RANGES];
+};
+
 #ifdef __cplusplus
 } /* extern "C" */
 static_assert(sizeof(stepccl_ring_header) == 192, "ring header");
@@ -303,6 +426,8 @@ static_assert(sizeof(stepccl_op) == 64, "op");
 static_assert(sizeof(stepccl_flight_header) == 176, "flight header");
 static_assert(sizeof(stepccl_flight_op) == 128, "flight op");
 static_assert(sizeof(stepccl_control) == 120, "control");
+static_assert(sizeof(stepccl_gpu_setting_row) == 24 && sizeof(stepccl_gpu_range) == 24, "gpu rows");
+static_assert(sizeof(stepccl_gpu_board) == 480 + 24 * (STEPCCL_GPU_SETTING_COUNT + STEPCCL_GPU_RANGES), "gpu board");
 static_assert(sizeof(stepccl_frame_header) == 80, "frame header");
 static_assert(sizeof(stepccl_frame_nic) == 72, "frame nic");
 static_assert(sizeof(stepccl_frame_flow) == 64, "frame flow");

@@ -133,6 +133,7 @@ Status Engine::start() {
   attach_used_bytes_ = free_before > free_after ? free_before - free_after : 0;
   pool_bytes_at_attach_ = pool_->held_bytes();
   watcher_ = std::thread([this] { watch(); });
+  open_background();
   return {};
 }
 
@@ -256,13 +257,14 @@ Status Engine::make_streams() {
   gate_words_ = ones_ + 2048;
   // With the driver's second version of these operations, every device has them.
   stream_memory_ops_ = driver_->version >= 12000;
-  async_reason_ = config_.async_gd ? "no network adapter is known to take its doorbell from the GPU" : "switched off by STEPCCL_USE_ASYNC_GD=0 or async_gd";
+  async_gd_.store(config_.async_gd);
   return {};
 }
 
 Status Engine::make_pool() {
   std::size_t total = 0;
   STEPCCL_CU(*driver_, kPhase, cuDeviceTotalMem_v2, &total, device_);
+  limits_.device_bytes = total;
   arena_ = std::make_unique<Arena>(*driver_, config_.device, rank_, world_);
   auto granule = Arena::granule_of(*driver_, device_);
   if (!granule.ok()) return granule.take_error();
@@ -285,7 +287,7 @@ Status Engine::make_lanes() {
   auto window = allocate_window(lanes_bytes + own_bytes);
   if (!window.ok()) return window.take_error();
   windows_.erase(window.value().base[rank_]);  // nobody's buffer
-  staging_bytes_ = pool_->used_bytes();
+  own_offsets_.insert(offset_of(window.value()));
   lanes_.resize(lanes);
   for (std::uint32_t i = 0; i < lanes; ++i) {
     for (std::uint32_t rank = 0; rank < world_; ++rank) lanes_[i].base[rank] = window.value().base[rank] + lane_bytes * i;
@@ -305,8 +307,8 @@ Status Engine::make_lanes() {
 }
 
 Engine::~Engine() {
-  stop_defrag_.store(true);
-  if (defrag_thread_.joinable()) defrag_thread_.join();
+  stop_background_.store(true);
+  if (background_.joinable()) background_.join();
   if (context_ != nullptr) {
     const ContextScope scope(*driver_, context_);
     if (watcher_.joinable()) {

@@ -13,6 +13,7 @@
 
 #include "core/clock.hpp"
 #include "cuda/engine.hpp"
+#include "cuda/lane_owners.hpp"
 
 namespace stepccl::cuda {
 namespace {
@@ -57,26 +58,22 @@ Expected<bool> Engine::quiesce() {
   }
 }
 
-Expected<std::uint64_t> Engine::defrag_epoch(std::uint32_t lock_ms) {
+Expected<std::uint64_t> Engine::defrag_epoch(const Mesh& mesh, std::uint32_t lock_ms) {
   const ContextScope scope(*driver_, context_);
   const auto exchange = [&](std::span<const std::byte> mine, std::span<const int> descriptors) {
-    return epochs_.exchange(mine, descriptors, config_.timeout_ms, [this]() -> Status {
-      if (auto error = failure()) return *error;
-      if (stop_defrag_.load()) return make_error(STEPCCL_ERROR_ABORTED, kPhase, "defragmentation ends");
-      return {};
-    });
+    return mesh.exchange(mine, descriptors, config_.timeout_ms, [this] { return keep_epoch(); });
   };
-  // Whether all ranks say yes.
-  const auto all_agree = [&](bool yes) -> Expected<bool> {
-    const std::uint32_t word = yes ? 1 : 0;
-    auto answers = exchange(std::as_bytes(std::span(&word, 1)), {});
+  // What stands in the way on this rank, and then on any.
+  const auto obstacle = [&](std::uint32_t mine) -> Expected<std::uint32_t> {
+    auto answers = exchange(std::as_bytes(std::span(&mine, 1)), {});
     if (!answers.ok()) return answers.take_error();
+    std::uint32_t worst = mine;
     for (const Contribution& answer : answers.value()) {
-      std::uint32_t theirs = 0;
+      std::uint32_t theirs = STEPCCL_GPU_REASON_FAILED;
       std::memcpy(&theirs, answer.bytes.data(), std::min(sizeof theirs, answer.bytes.size()));
-      if (theirs == 0) return false;
+      worst = std::max(worst, theirs);
     }
-    return true;
+    return worst;
   };
 
   std::unique_lock lock(mutex_, std::defer_lock);
@@ -85,21 +82,24 @@ Expected<std::uint64_t> Engine::defrag_epoch(std::uint32_t lock_ms) {
   const std::uint64_t begun = monotonic_ns();
   bool work = false;
   if (held) work = !pool_->plan_compaction(kMoveLimit).empty();
-  auto ready = all_agree(held && !ungated_graphs_.load());
+  if (held && owners_->in_use() == 0) ungated_graphs_.store(false);
+  auto ready = obstacle(!held ? STEPCCL_GPU_REASON_BUSY : ungated_graphs_.load() ? STEPCCL_GPU_REASON_UNGATED_GRAPHS : STEPCCL_GPU_REASON_NONE);
   if (!ready.ok()) return ready.take_error();
-  if (!ready.value()) return std::uint64_t{0};
-  const auto nothing = all_agree(!work);
-  if (!nothing.ok()) return nothing.error();
-  if (nothing.value()) {
+  if (held) defrag_blocked_ = ready.value();
+  if (ready.value() != 0) return std::uint64_t{0};
+  const auto anything = obstacle(work ? 1 : 0);
+  if (!anything.ok()) return anything.error();
+  if (anything.value() == 0) {
     ++defrag_epochs_;
     return std::uint64_t{0};
   }
   if (Status status = set_gate(1); !status.ok()) return status.take_error();
   auto idle = quiesce();
   if (!idle.ok()) return idle.take_error();
-  auto all_idle = all_agree(idle.value());
-  if (!all_idle.ok()) return all_idle.take_error();
-  if (!all_idle.value()) {
+  auto busy = obstacle(idle.value() ? 0 : STEPCCL_GPU_REASON_BUSY);
+  if (!busy.ok()) return busy.take_error();
+  defrag_blocked_ = busy.value();
+  if (busy.value() != 0) {
     if (Status status = set_gate(0); !status.ok()) return status.take_error();
     return std::uint64_t{0};
   }
@@ -169,7 +169,7 @@ Expected<std::uint64_t> Engine::defrag_epoch(std::uint32_t lock_ms) {
     fail(status.error());
     return status.take_error();
   }
-  auto done = all_agree(true);
+  auto done = obstacle(0);
   if (!done.ok()) return done.take_error();
   if (Status status = set_gate(0); !status.ok()) return status.take_error();
   ++defrag_epochs_;
@@ -177,14 +177,14 @@ Expected<std::uint64_t> Engine::defrag_epoch(std::uint32_t lock_ms) {
   defrag_released_bytes_ += plan.released_bytes;
   last_before_permille_ = before;
   last_after_permille_ = pool_->fragmentation_permille();
-  last_epoch_us_ = (monotonic_ns() - begun) / 1000;
+  last_epoch_ns_ = monotonic_ns();
+  last_epoch_us_ = (last_epoch_ns_ - begun) / 1000;
   return plan.released_bytes;
 }
 
 Status Engine::defrag_now(std::uint64_t* released_bytes) {
-  if (defrag_interval_ms_.load() != 0) return make_error(STEPCCL_ERROR_INVALID_USAGE, STEPCCL_PHASE_ARGUMENTS, "defragmentation already runs by interval");
   if (auto error = failure()) return *error;
-  auto released = defrag_epoch(config_.timeout_ms);
+  auto released = defrag_epoch(calls_, config_.timeout_ms);
   if (!released.ok()) return released.take_error();
   if (released_bytes != nullptr) *released_bytes = released.value();
   return {};
@@ -193,37 +193,18 @@ Status Engine::defrag_now(std::uint64_t* released_bytes) {
 Status Engine::set_defrag(std::uint32_t interval_ms) {
   if (interval_ms > 3'600'000) return make_error(STEPCCL_ERROR_INVALID_ARGUMENT, STEPCCL_PHASE_ARGUMENTS, "interval_ms is above an hour");
   if (auto error = failure()) return *error;
-  // The threads of all ranks begin and end together: an epoch needs every one of them.
   const std::uint32_t mine = interval_ms;
-  {
-    const std::lock_guard lock(mutex_);
-    const ContextScope scope(*driver_, context_);
-    auto all = agree("defrag interval", std::as_bytes(std::span(&mine, 1)));
-    if (!all.ok()) return all.take_error();
-    for (std::uint32_t peer = 0; peer < world_; ++peer) {
-      std::uint32_t theirs = 0;
-      std::memcpy(&theirs, all.value()[peer].bytes.data(), std::min(sizeof theirs, all.value()[peer].bytes.size()));
-      if (theirs != mine) return make_error(STEPCCL_ERROR_MISMATCH, STEPCCL_PHASE_ARGUMENTS, "it sets another interval", static_cast<std::int32_t>(peer));
-    }
+  const std::lock_guard lock(mutex_);
+  const ContextScope scope(*driver_, context_);
+  auto all = agree("defrag interval", std::as_bytes(std::span(&mine, 1)));
+  if (!all.ok()) return all.take_error();
+  for (std::uint32_t peer = 0; peer < world_; ++peer) {
+    std::uint32_t theirs = 0;
+    std::memcpy(&theirs, all.value()[peer].bytes.data(), std::min(sizeof theirs, all.value()[peer].bytes.size()));
+    if (theirs != mine) return make_error(STEPCCL_ERROR_MISMATCH, STEPCCL_PHASE_ARGUMENTS, "it sets another interval", static_cast<std::int32_t>(peer));
   }
-  if (interval_ms != 0) gated_.store(true);
-  defrag_interval_ms_.store(interval_ms);
-  if (interval_ms != 0 && !defrag_thread_.joinable()) defrag_thread_ = std::thread([this] { defrag_loop(); });
-  return {};
-}
-
-void Engine::defrag_loop() {
-  std::uint64_t next_ns = monotonic_ns();
-  while (!stop_defrag_.load() && !failed_.load()) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    const std::uint32_t interval = defrag_interval_ms_.load();
-    if (interval == 0 || monotonic_ns() < next_ns) continue;
-    next_ns = monotonic_ns() + std::uint64_t{interval} * 1'000'000u;
-    if (auto released = defrag_epoch(50); !released.ok()) {
-      if (released.error().code != STEPCCL_ERROR_ABORTED) fail(released.take_error());
-      return;
-    }
-  }
+  if (interval_ms == 0) return set_own({{STEPCCL_GPU_HBM_DEFRAG, 0}});
+  return set_own({{STEPCCL_GPU_HBM_DEFRAG, 1}, {STEPCCL_GPU_HBM_DEFRAG_INTERVAL_MS, interval_ms}});
 }
 
 }  // namespace stepccl::cuda

@@ -6,8 +6,10 @@
 #include <array>
 #include <atomic>
 #include <memory>
+#include <initializer_list>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -16,10 +18,13 @@
 #include "cuda/kernels.hpp"
 #include "cuda/layout.hpp"
 #include "cuda/ledger.hpp"
+#include "cuda/live_settings.hpp"
 #include "cuda/mesh.hpp"
 #include "cuda/operation.hpp"
 #include "memory/pool_map.hpp"
 #include "stepccl/cuda.h"
+#include "telemetry/control_page.hpp"
+#include "telemetry/gpu_board.hpp"
 
 namespace stepccl::cuda {
 
@@ -132,7 +137,10 @@ class Engine {
   // What the ranks tell each other in one step, all of the same kind; a rank that is in another call is a mismatch.
   [[nodiscard]] Expected<std::vector<Contribution>> agree(const char* what, std::span<const std::byte> mine, std::span<const int> descriptors = {});
   [[nodiscard]] Expected<Window> allocate_window(std::uint64_t bytes);
-  [[nodiscard]] Status settle_streams();
+  [[nodiscard]] Status settle_streams(bool patient = false);
+  [[nodiscard]] std::uint64_t staging_bytes() const;
+  [[nodiscard]] std::uint64_t pool_capacity(std::uint64_t bytes, std::uint64_t by_ratio) const;
+  [[nodiscard]] std::uint64_t offset_of(const Window& window) const { return window.base[rank_] - arena_->base(rank_); }
   [[nodiscard]] const Window* window_of(const void* pointer, std::uint64_t bytes) const;
   [[nodiscard]] const Window* window_of(CUdeviceptr pointer, std::uint64_t bytes) const;
   // Where a pointer inside a window is at `peer`, as this rank sees it.
@@ -184,15 +192,27 @@ class Engine {
   [[nodiscard]] Status run_copies(Flight& flight, const std::vector<Copy>& copies);
   // paging.cpp
   [[nodiscard]] Status make_pages(std::uint64_t page_bytes, std::uint32_t prefetch_depth);
+  [[nodiscard]] Status change_paging(std::uint64_t page_bytes, std::uint32_t prefetch_depth);
   [[nodiscard]] Status run_paged(Flight& flight, const Operation& operation, bool host_memory);
   // watch.cpp
   void watch();
   void fail(Error error);
   [[nodiscard]] Error communicator_error(stepccl_result_t code) const;
   void release_waiters();
+  // background.cpp
+  void open_background();
+  void background();
+  [[nodiscard]] bool hold_epoch(std::span<const std::byte> note);
+  [[nodiscard]] Status keep_epoch() const;
+  [[nodiscard]] Status settings_epoch(const stepccl_control& page);
+  [[nodiscard]] Status apply_page(const stepccl_control& page);
+  [[nodiscard]] Status apply_pending();
+  [[nodiscard]] Status follow_plan();
+  [[nodiscard]] bool changes_paging(const LivePlan& plan) const;
+  [[nodiscard]] Status set_own(std::initializer_list<std::pair<stepccl_gpu_setting, std::uint64_t>> values);
+  void publish_board();
   // defrag.cpp
-  void defrag_loop();
-  [[nodiscard]] Expected<std::uint64_t> defrag_epoch(std::uint32_t lock_ms);
+  [[nodiscard]] Expected<std::uint64_t> defrag_epoch(const Mesh& mesh, std::uint32_t lock_ms);
   [[nodiscard]] Expected<bool> quiesce();
   [[nodiscard]] Status set_gate(std::uint32_t closed);
   [[nodiscard]] Status compact(memory::Compaction& plan);
@@ -209,14 +229,14 @@ class Engine {
   bool hopper_ = false;        // bulk kernels
   std::uint32_t shared_limit_ = 0;
   bool stream_memory_ops_ = false;
-  std::string async_reason_;
+  std::atomic<bool> async_gd_{true};
+  std::atomic<bool> async_by_daemon_{false};
   Mesh calls_;                 // for calls that all ranks make
   Mesh epochs_;                // for the background
   Kernels kernels_;
   std::unique_ptr<Arena> arena_;
   std::unique_ptr<memory::PoolMap> pool_;
-  std::uint64_t staging_bytes_ = 0;
-  std::uint64_t own_buffers_ = 1;  // of the pool's, the engine's own
+  std::set<std::uint64_t> own_offsets_;  // of the pool's buffers, the engine's own
   std::uint64_t attach_used_bytes_ = 0;
   std::uint64_t pool_bytes_at_attach_ = 0;
   LaneLayout layout_{};
@@ -258,7 +278,6 @@ class Engine {
   std::uint64_t pages_queued_ = 0;
 
   // Defragmentation
-  std::thread defrag_thread_;
   std::atomic<std::uint32_t> defrag_interval_ms_{0};
   std::atomic<bool> gated_{false};     // graphs captured from now on pass the gate
   std::atomic<bool> ungated_graphs_{false};
@@ -268,6 +287,28 @@ class Engine {
   std::uint32_t last_before_permille_ = 0;
   std::uint32_t last_after_permille_ = 0;
   std::uint64_t last_epoch_us_ = 0;
+  std::uint64_t last_epoch_ns_ = 0;
+  std::uint32_t defrag_blocked_ = 0;   // stepccl_gpu_reason
+
+  // The daemon's settings, and the board
+  std::thread background_;
+  std::atomic<bool> stop_background_{false};
+  telemetry::ControlPage page_;        // rank 0's counts
+  std::string control_file_;
+  telemetry::GpuBoard board_;
+  std::atomic<bool> board_stale_{true};
+  LiveValues own_{};                   // what the process set itself
+  LiveWishes wishes_;
+  LivePlan plan_;
+  LiveLimits limits_;
+  std::uint64_t settled_seq_ = 0;      // of the page that all ranks know
+  std::uint64_t applied_seq_ = 0;
+  std::optional<stepccl_control> pending_;
+  std::uint64_t pending_after_call_ = 0;
+  std::array<std::uint64_t, kMaxRanks> pair_calls_{};  // sends and receives, by peer
+  std::uint64_t memory_looked_ns_ = 0;
+  std::uint64_t device_free_bytes_ = 0;
+  std::uint64_t device_total_bytes_ = 0;
 
   std::timed_mutex mutex_;             // one call at a time
   struct Held {
@@ -280,7 +321,6 @@ class Engine {
   std::thread watcher_;
   std::atomic<bool> stopping_{false};
   std::atomic<bool> failed_{false};
-  std::atomic<bool> stop_defrag_{false};
   mutable std::mutex error_mutex_;
   std::optional<Error> failure_;
   std::optional<Error> last_error_;

@@ -213,6 +213,11 @@ Expected<Mesh> Mesh::connect(std::uint32_t rank, std::uint32_t world, std::uint3
   return mesh;
 }
 
+bool Mesh::wait_readable(std::uint32_t peer, std::uint32_t timeout_ms) const noexcept {
+  pollfd wait{sockets_[peer].get(), POLLIN, 0};
+  return ::poll(&wait, 1, static_cast<int>(timeout_ms)) > 0;
+}
+
 Expected<std::vector<Contribution>> Mesh::exchange(std::span<const std::byte> bytes, std::span<const int> descriptors, std::uint32_t timeout_ms,
                                                    const std::function<Status()>& keep_waiting) const {
   const auto world = static_cast<std::uint32_t>(sockets_.size());

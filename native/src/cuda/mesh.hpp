@@ -28,6 +28,9 @@ class Mesh {
   [[nodiscard]] Expected<std::vector<Contribution>> exchange(std::span<const std::byte> bytes, std::span<const int> descriptors, std::uint32_t timeout_ms,
                                                              const std::function<Status()>& keep_waiting) const;
 
+  // Whether `peer` has sent something, or closed, within `timeout_ms`.
+  [[nodiscard]] bool wait_readable(std::uint32_t peer, std::uint32_t timeout_ms) const noexcept;
+
  private:
   std::uint32_t rank_ = 0;
   std::vector<Fd> sockets_;  // by rank; own: none

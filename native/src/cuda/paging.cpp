@@ -25,12 +25,22 @@ Status Engine::set_paging(std::uint64_t page_bytes, std::uint32_t prefetch_depth
   const std::lock_guard lock(mutex_);
   if (auto error = failure()) return *error;
   const ContextScope scope(*driver_, context_);
-  if (Status status = settle_streams(); !status.ok()) return status;
+  if (page_bytes == 0) return set_own({{STEPCCL_GPU_PAGING, 0}});
+  if (Status status = set_own({{STEPCCL_GPU_PAGING, 1}, {STEPCCL_GPU_PAGE_BYTES, page_bytes}, {STEPCCL_GPU_PREFETCH_DEPTH, prefetch_depth}}); !status.ok()) return status;
+  if (page_bytes_ == 0 && !wishes_[STEPCCL_GPU_PAGING]) {
+    own_[STEPCCL_GPU_PAGING] = 0;
+    return make_error(STEPCCL_ERROR_GPU_OUT_OF_MEMORY, kPhase, "the pool has no room for " + std::to_string(prefetch_depth + 1) + " pages of " + std::to_string(page_bytes) + " bytes");
+  }
+  return {};
+}
+
+Status Engine::change_paging(std::uint64_t page_bytes, std::uint32_t prefetch_depth) {
+  if (Status status = settle_streams(true); !status.ok()) return status;
   if (page_window_) {
-    pool_->free(page_window_->base[rank_] - arena_->base(rank_));
+    own_offsets_.erase(offset_of(*page_window_));
+    pool_->free(offset_of(*page_window_));
     windows_.erase(page_window_->base[rank_]);
     page_window_.reset();
-    --own_buffers_;
   }
   page_bytes_ = 0;
   if (page_bytes == 0) return {};
@@ -43,7 +53,7 @@ Status Engine::make_pages(std::uint64_t page_bytes, std::uint32_t prefetch_depth
   auto window = allocate_window(page_bytes * (prefetch_depth + 1));
   if (!window.ok()) return window.take_error();
   page_window_ = window.value();
-  ++own_buffers_;
+  own_offsets_.insert(offset_of(window.value()));
   page_size_ = page_bytes;
   prefetch_depth_ = prefetch_depth;
   return {};
@@ -162,15 +172,15 @@ Status Engine::wait_page(std::uint64_t number, std::uint64_t page, CUstream stre
 Status Engine::set_pipeline_depth(std::uint32_t depth) {
   if (depth < 1 || depth > 64) return make_error(STEPCCL_ERROR_INVALID_ARGUMENT, STEPCCL_PHASE_ARGUMENTS, "depth is not from 1 to 64");
   const std::lock_guard lock(mutex_);
-  config_.pipeline_depth = depth;
-  return {};
+  const ContextScope scope(*driver_, context_);
+  return set_own({{STEPCCL_GPU_PIPELINE_DEPTH, depth}});
 }
 
 Status Engine::set_sm_budget(std::uint32_t blocks) {
   if (blocks > kMaxBlocks) return make_error(STEPCCL_ERROR_INVALID_ARGUMENT, STEPCCL_PHASE_ARGUMENTS, "blocks is above " + std::to_string(kMaxBlocks));
   const std::lock_guard lock(mutex_);
-  config_.sm_budget = blocks;
-  return {};
+  const ContextScope scope(*driver_, context_);
+  return set_own({{STEPCCL_GPU_SM_BUDGET, blocks}});
 }
 
 Status Engine::receipt(std::uint64_t number, stepccl_cuda_receipt_t& receipt) {

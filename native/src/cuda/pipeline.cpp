@@ -40,8 +40,7 @@ Status Engine::make_places(Lane& lane) {
   if (!window.ok()) return window.take_error();
   windows_.erase(window.value().base[rank_]);  // nobody's buffer
   lane.places = window.value().base;
-  staging_bytes_ += place * kChunkSlots * (world_ - 1);
-  ++own_buffers_;
+  own_offsets_.insert(offset_of(window.value()));
   return {};
 }
 

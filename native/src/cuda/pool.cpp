@@ -156,7 +156,8 @@ Expected<Window> Engine::allocate_window(std::uint64_t bytes) {
   return window;
 }
 
-Status Engine::settle_streams() {
+// patient: for as long as the application's own work before it takes; the watcher knows whether a peer is to blame.
+Status Engine::settle_streams(bool patient) {
   const Deadline deadline = Deadline::after_ms(config_.timeout_ms);
   Lane& lane = lanes_[0];
   while (lane.used) {
@@ -164,7 +165,7 @@ Status Engine::settle_streams() {
     if (result == CUDA_SUCCESS) break;
     if (result != CUDA_ERROR_NOT_READY) return driver_->error(result, "cuEventQuery", kPhase);
     if (auto error = failure()) return *error;
-    if (deadline.passed()) return make_error(STEPCCL_ERROR_TIMEOUT, kPhase, "this engine's queued work does not end");
+    if (!patient && deadline.passed()) return make_error(STEPCCL_ERROR_TIMEOUT, kPhase, "this engine's queued work does not end");
     std::this_thread::sleep_for(std::chrono::microseconds(20));
   }
   return {};
@@ -280,6 +281,17 @@ const Window* Engine::window_of(CUdeviceptr pointer, std::uint64_t bytes) const 
 }
 const Window* Engine::window_of(const void* pointer, std::uint64_t bytes) const { return window_of(reinterpret_cast<CUdeviceptr>(pointer), bytes); }
 
+std::uint64_t Engine::staging_bytes() const {
+  std::uint64_t bytes = 0;
+  for (const std::uint64_t offset : own_offsets_) bytes += pool_->buffer_bytes(offset);
+  return bytes;
+}
+
+std::uint64_t Engine::pool_capacity(std::uint64_t bytes, std::uint64_t by_ratio) const {
+  const std::uint64_t unit = pool_->granule();
+  return std::min(std::max<std::uint64_t>((bytes != 0 ? bytes : by_ratio) / unit, 1) * unit, arena_->address_bytes());
+}
+
 Status Engine::pool_query(stepccl_cuda_pool_info_t& info) {
   const std::lock_guard lock(mutex_);
   const ContextScope scope(*driver_, context_);
@@ -290,9 +302,9 @@ Status Engine::pool_query(stepccl_cuda_pool_info_t& info) {
   info.capacity_bytes = pool_->capacity_bytes();
   info.held_bytes = pool_->held_bytes();
   info.used_bytes = pool_->used_bytes();
-  info.staging_bytes = staging_bytes_;
+  info.staging_bytes = staging_bytes();
   info.largest_free_bytes = pool_->largest_free_bytes();
-  info.buffers = pool_->buffers() - own_buffers_;
+  info.buffers = pool_->buffers() - own_offsets_.size();
   info.defrag_epochs = defrag_epochs_;
   info.defrag_moved_bytes = defrag_moved_bytes_;
   info.defrag_released_bytes = defrag_released_bytes_;

@@ -241,10 +241,10 @@ Status Engine::enter(Flight& flight, CUstream stream, Operation& operation) {
       for (const Lane& lane : lanes_) known = known || lane.capture == flight.capture;
       if (!known) return make_error(STEPCCL_ERROR_UNSUPPORTED, STEPCCL_PHASE_ARGUMENTS, "the first captured call of a graph must be one that all ranks make, such as a barrier");
     }
-    if (!config_.async_gd) return make_error(STEPCCL_ERROR_UNSUPPORTED, STEPCCL_PHASE_ARGUMENTS, "a graph needs stream-triggered transfers: STEPCCL_USE_ASYNC_GD=0 switches them off");
+    if (!async_gd_.load()) return make_error(STEPCCL_ERROR_UNSUPPORTED, STEPCCL_PHASE_ARGUMENTS, "a graph needs stream-triggered transfers, which are switched off (STEPCCL_USE_ASYNC_GD=0, or the daemon's setting async_gd)");
     if (Status status = lane_for(flight.capture, flight.graph, flight); !status.ok()) return status;
   }
-  if (!config_.async_gd) STEPCCL_CU(*driver_, kPhase, cuStreamSynchronize, stream);
+  if (!async_gd_.load()) STEPCCL_CU(*driver_, kPhase, cuStreamSynchronize, stream);
   if (legacy) {
     STEPCCL_CU(*driver_, kPhase, cuEventRecord, null_event_, stream);
     STEPCCL_CU(*driver_, kPhase, cuStreamWaitEvent, null_stream_, null_event_, 0);
@@ -297,6 +297,12 @@ Status Engine::execute(Operation& operation, CUstream stream, stepccl_cuda_call_
   const ContextScope scope(*driver_, context_);
   bool host_memory = false;
   if (Status status = check_pointers(operation, host_memory); !status.ok()) return status;
+  if (operation.kind != STEPCCL_SEND_RECV) {
+    if (Status status = apply_pending(); !status.ok()) {
+      fail(status.error());
+      return status;
+    }
+  }
   Flight flight;
   flight.budget = call != nullptr && call->size >= 12 && call->sm_budget != 0 ? call->sm_budget : config_.sm_budget != 0 ? config_.sm_budget : kMaxBlocks;
   if (Status status = find_capture(flight, stream); !status.ok()) return status;
@@ -324,6 +330,8 @@ Status Engine::execute(Operation& operation, CUstream stream, stepccl_cuda_call_
       entry.window = (reads_send ? place(operation.send) : 0) * 31 + (writes_recv ? place(operation.recv) : 0);
     }
     ledger_.note(entry);
+  } else {
+    for (std::uint32_t peer = 0; peer < world_; ++peer) pair_calls_[peer] += operation.involved >> peer & 1u;
   }
   operations_.fetch_add(1, std::memory_order_relaxed);
   flight.ticket->path = path.value();

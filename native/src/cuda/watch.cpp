@@ -125,7 +125,7 @@ void Engine::query(stepccl_cuda_info_t& info) {
   info.device = config_.device;
   info.rank = rank_;
   info.world_size = world_;
-  info.async_level = config_.async_gd && stream_memory_ops_ ? STEPCCL_CUDA_ASYNC_STREAM : STEPCCL_CUDA_ASYNC_NONE;
+  info.async_level = async_gd_.load() && stream_memory_ops_ ? STEPCCL_CUDA_ASYNC_STREAM : STEPCCL_CUDA_ASYNC_NONE;
   info.sm_budget = config_.sm_budget;
   info.multiprocessors = static_cast<std::uint32_t>(multiprocessors_);
   info.graph_lanes = config_.graph_lanes;
@@ -140,7 +140,10 @@ void Engine::query(stepccl_cuda_info_t& info) {
   info.prefetch_depth = prefetch_depth_;
   info.pipeline_depth = config_.pipeline_depth;
   std::snprintf(info.gpu_uuid, sizeof info.gpu_uuid, "%s", uuid_.data());
-  std::snprintf(info.async_reason, sizeof info.async_reason, "%s", async_reason_.c_str());
+  const char* reason = async_gd_.load()          ? "no network adapter is known to take its doorbell from the GPU"
+                       : async_by_daemon_.load() ? "switched off by the daemon's setting async_gd"
+                                                 : "switched off by STEPCCL_USE_ASYNC_GD=0 or async_gd";
+  std::snprintf(info.async_reason, sizeof info.async_reason, "%s", reason);
 }
 
 }  // namespace stepccl::cuda

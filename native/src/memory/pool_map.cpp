@@ -145,6 +145,20 @@ std::uint64_t PoolMap::largest_free_bytes() const {
   return largest;
 }
 
+std::vector<BackedPart> PoolMap::backed_parts() const {
+  std::vector<BackedPart> parts;
+  for (const auto& [offset, bytes] : used_) parts.push_back({{offset, bytes}, offset});
+  for (const Extent& range : free_ranges()) {
+    for (const Extent& run : runs(down(range.offset, granule_), up(range.offset + range.bytes, granule_), true)) {
+      const std::uint64_t begin = std::max(run.offset, range.offset);
+      const std::uint64_t end = std::min(run.offset + run.bytes, range.offset + range.bytes);
+      if (end > begin) parts.push_back({{begin, end - begin}, std::nullopt});
+    }
+  }
+  std::sort(parts.begin(), parts.end(), [](const BackedPart& a, const BackedPart& b) { return a.extent.offset < b.extent.offset; });
+  return parts;
+}
+
 std::vector<Extent> PoolMap::extents() const {
   std::vector<Extent> all;
   for (const auto& [offset, bytes] : extents_) all.push_back({offset, bytes});

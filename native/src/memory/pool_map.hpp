@@ -21,6 +21,12 @@ struct Extent {
   friend bool operator==(const Extent&, const Extent&) = default;
 };
 
+// A part of the range with physical memory: one buffer's (buffer = where that begins) or nobody's.
+struct BackedPart {
+  Extent extent;
+  std::optional<std::uint64_t> buffer;
+};
+
 struct Placement {
   std::uint64_t offset = 0;
   std::vector<Extent> grow;  // to be backed before the buffer is used
@@ -58,6 +64,8 @@ class PoolMap {
   [[nodiscard]] Compaction plan_compaction(std::uint64_t move_limit) const;
   // The plan was carried out.
   void apply(const Compaction& plan);
+  // Below what is held now it only keeps the pool from growing.
+  void set_capacity(std::uint64_t capacity_bytes) noexcept { capacity_bytes_ = capacity_bytes; }
 
   [[nodiscard]] std::uint64_t granule() const noexcept { return granule_; }
   [[nodiscard]] std::uint64_t capacity_bytes() const noexcept { return capacity_bytes_; }
@@ -67,6 +75,8 @@ class PoolMap {
   [[nodiscard]] std::uint32_t fragmentation_permille() const noexcept;
   [[nodiscard]] std::uint64_t largest_free_bytes() const;
   [[nodiscard]] std::vector<Extent> extents() const;
+  // What lies where, in the order of the addresses.
+  [[nodiscard]] std::vector<BackedPart> backed_parts() const;
 
  private:
   // Runs of granules inside [begin, end) that have (or lack) physical memory.
@@ -74,7 +84,7 @@ class PoolMap {
   [[nodiscard]] std::vector<Extent> free_ranges() const;
 
   const std::uint64_t address_bytes_;
-  const std::uint64_t capacity_bytes_;
+  std::uint64_t capacity_bytes_;
   const std::uint64_t granule_;
   std::map<std::uint64_t, std::uint64_t> used_;     // offset -> bytes
   std::map<std::uint64_t, std::uint64_t> extents_;  // offset -> bytes

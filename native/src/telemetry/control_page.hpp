@@ -17,6 +17,7 @@ class ControlPage {
 
   // Where the file is missing, too short or of another version, all settings stay 0 ("not set").
   void open(const std::string& path) noexcept;
+  [[nodiscard]] bool is_open() const noexcept { return page_ != nullptr; }
   // The settings now; the old ones while the daemon is writing. One cache line read when nothing changed.
   [[nodiscard]] const stepccl_control& read() noexcept;
 

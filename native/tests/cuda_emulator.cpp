@@ -1,0 +1,379 @@
+// SPDX-License-Identifier: Apache-2.0
+// A libcuda.so.1 over host memory, for tests: two GPUs of one process, whose streams are threads and whose memory is
+// mapped from memfds, so that the engine's own pool, copies, flags and epochs run for real. There are no kernels and no
+// graphs.
+#include <cuda.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace {
+
+constexpr int kDevices = 2;
+constexpr std::size_t kDeviceBytes = std::size_t{1} << 30;
+constexpr std::size_t kGranule = std::size_t{2} << 20;
+
+struct Context {
+  int device = 0;
+};
+struct Handle {
+  int fd = -1;
+  std::size_t bytes = 0;
+  int device = 0;  // whose memory it takes; -1: imported
+};
+struct Region {
+  std::size_t bytes = 0;
+  int device = 0;
+  bool host = false;
+};
+
+std::mutex mutex;
+Context contexts[kDevices];
+std::atomic<std::size_t> taken[kDevices];
+std::map<CUmemGenericAllocationHandle, Handle> handles;
+std::map<CUdeviceptr, Region> regions;  // mapped, allocated or pinned
+CUmemGenericAllocationHandle next_handle = 1;
+thread_local std::vector<CUcontext> stack;
+
+int current_device() { return stack.empty() ? 0 : reinterpret_cast<Context*>(stack.back())->device; }
+char* at(CUdeviceptr address) { return reinterpret_cast<char*>(address); }
+
+const Region* region_of(CUdeviceptr address, CUdeviceptr* base = nullptr) {
+  auto next = regions.upper_bound(address);
+  if (next == regions.begin()) return nullptr;
+  --next;
+  if (address - next->first >= next->second.bytes) return nullptr;
+  if (base != nullptr) *base = next->first;
+  return &next->second;
+}
+
+// Work of one stream, in order, on a thread of its own.
+class Stream {
+ public:
+  Stream() : thread_([this] { run(); }) {}
+  ~Stream() {
+    {
+      const std::lock_guard lock(mutex_);
+      ending_ = true;
+    }
+    changed_.notify_all();
+    thread_.join();
+  }
+  void add(std::function<void()> work) {
+    const std::lock_guard lock(mutex_);
+    work_.push_back(std::move(work));
+    changed_.notify_all();
+  }
+  void drain() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return work_.empty() && !busy_; });
+  }
+
+ private:
+  void run() {
+    std::unique_lock lock(mutex_);
+    for (;;) {
+      changed_.wait(lock, [this] { return ending_ || !work_.empty(); });
+      if (work_.empty()) return;
+      auto work = std::move(work_.front());
+      work_.pop_front();
+      busy_ = true;
+      lock.unlock();
+      work();
+      lock.lock();
+      busy_ = false;
+      changed_.notify_all();
+    }
+  }
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::function<void()>> work_;
+  bool busy_ = false;
+  bool ending_ = false;
+  std::thread thread_;
+};
+
+struct Event {
+  std::atomic<std::uint64_t> recorded{0};
+  std::atomic<std::uint64_t> reached{0};
+};
+
+Stream& of(CUstream stream) {
+  static Stream fallback[kDevices];
+  return stream == nullptr || stream == CU_STREAM_LEGACY ? fallback[current_device()] : *reinterpret_cast<Stream*>(stream);
+}
+Event& of(CUevent event) { return *reinterpret_cast<Event*>(event); }
+
+void wait_until(const std::function<bool()>& there) {
+  while (!there()) std::this_thread::sleep_for(std::chrono::microseconds(20));
+}
+
+template <class T>
+T load(CUdeviceptr address) {
+  return __atomic_load_n(reinterpret_cast<T*>(address), __ATOMIC_ACQUIRE);
+}
+template <class T>
+void store(CUdeviceptr address, T value) {
+  __atomic_store_n(reinterpret_cast<T*>(address), value, __ATOMIC_RELEASE);
+}
+
+template <class T>
+bool arrived(CUdeviceptr address, T wanted, unsigned flags) {
+  const T value = load<T>(address);
+  return (flags & 3u) == CU_STREAM_WAIT_VALUE_EQ ? value == wanted : value >= wanted;
+}
+
+void carry_out(const CUstreamBatchMemOpParams& op) {
+  switch (op.operation) {
+    case CU_STREAM_MEM_OP_WRITE_VALUE_32: return store<std::uint32_t>(op.writeValue.address, op.writeValue.value);
+    case CU_STREAM_MEM_OP_WRITE_VALUE_64: return store<std::uint64_t>(op.writeValue.address, op.writeValue.value64);
+    case CU_STREAM_MEM_OP_WAIT_VALUE_32: return wait_until([&] { return arrived<std::uint32_t>(op.waitValue.address, op.waitValue.value, op.waitValue.flags); });
+    case CU_STREAM_MEM_OP_WAIT_VALUE_64: return wait_until([&] { return arrived<std::uint64_t>(op.waitValue.address, op.waitValue.value64, op.waitValue.flags); });
+    default: std::abort();
+  }
+}
+
+CUresult copy(CUdeviceptr to, const void* from, std::size_t bytes, CUstream stream) {
+  of(stream).add([=] { std::memcpy(at(to), from, bytes); });
+  return CUDA_SUCCESS;
+}
+
+bool take_memory(int device, std::size_t bytes) {
+  if (taken[device].fetch_add(bytes) + bytes <= kDeviceBytes) return true;
+  taken[device].fetch_sub(bytes);
+  return false;
+}
+
+std::vector<std::string>& functions() {
+  static std::vector<std::string> names(1);
+  return names;
+}
+
+}  // namespace
+
+#define EXPORT extern "C" __attribute__((visibility("default"))) CUresult
+
+EXPORT cuInit(unsigned) {
+  for (int device = 0; device < kDevices; ++device) contexts[device].device = device;
+  return CUDA_SUCCESS;
+}
+EXPORT cuDriverGetVersion(int* version) { return *version = 12080, CUDA_SUCCESS; }
+EXPORT cuDeviceGetCount(int* count) { return *count = kDevices, CUDA_SUCCESS; }
+EXPORT cuDeviceGet(CUdevice* device, int ordinal) { return *device = ordinal, ordinal < kDevices ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE; }
+EXPORT cuDeviceGetUuid_v2(CUuuid* uuid, CUdevice device) {
+  std::memset(uuid->bytes, 0x10 + device, sizeof uuid->bytes);
+  return CUDA_SUCCESS;
+}
+EXPORT cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, CUdevice) {
+  switch (attribute) {
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR: *value = 9; break;
+    case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT: *value = 132; break;
+    case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN: *value = 232448; break;
+    case CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED:
+    case CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED: *value = 1; break;
+    default: return CUDA_ERROR_NOT_SUPPORTED;
+  }
+  return CUDA_SUCCESS;
+}
+EXPORT cuDeviceCanAccessPeer(int* can, CUdevice, CUdevice) { return *can = 1, CUDA_SUCCESS; }
+EXPORT cuDeviceTotalMem_v2(std::size_t* bytes, CUdevice) { return *bytes = kDeviceBytes, CUDA_SUCCESS; }
+EXPORT cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) { return *context = reinterpret_cast<CUcontext>(&contexts[device]), CUDA_SUCCESS; }
+EXPORT cuDevicePrimaryCtxRelease_v2(CUdevice) { return CUDA_SUCCESS; }
+EXPORT cuCtxPushCurrent_v2(CUcontext context) { return stack.push_back(context), CUDA_SUCCESS; }
+EXPORT cuCtxPopCurrent_v2(CUcontext* context) {
+  if (stack.empty()) return CUDA_ERROR_INVALID_CONTEXT;
+  *context = stack.back();
+  stack.pop_back();
+  return CUDA_SUCCESS;
+}
+EXPORT cuCtxGetCurrent(CUcontext* context) { return *context = stack.empty() ? nullptr : stack.back(), CUDA_SUCCESS; }
+EXPORT cuCtxGetDevice(CUdevice* device) { return *device = current_device(), CUDA_SUCCESS; }
+EXPORT cuCtxSynchronize() { return CUDA_SUCCESS; }
+EXPORT cuCtxEnablePeerAccess(CUcontext, unsigned) { return CUDA_SUCCESS; }
+EXPORT cuCtxGetStreamPriorityRange(int* least, int* greatest) { return *least = 0, *greatest = -1, CUDA_SUCCESS; }
+EXPORT cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode*) { return CUDA_SUCCESS; }
+
+EXPORT cuModuleLoadData(CUmodule* module, const void*) { return *module = reinterpret_cast<CUmodule>(&functions()), CUDA_SUCCESS; }
+EXPORT cuModuleUnload(CUmodule) { return CUDA_SUCCESS; }
+EXPORT cuModuleGetFunction(CUfunction* function, CUmodule, const char* name) {
+  const std::lock_guard lock(mutex);
+  functions().emplace_back(name);
+  return *function = reinterpret_cast<CUfunction>(functions().size() - 1), CUDA_SUCCESS;
+}
+EXPORT cuFuncSetAttribute(CUfunction, CUfunction_attribute, int) { return CUDA_SUCCESS; }
+EXPORT cuLaunchKernel(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream, void**, void**) { return CUDA_ERROR_NOT_SUPPORTED; }
+
+EXPORT cuStreamCreateWithPriority(CUstream* stream, unsigned, int) { return *stream = reinterpret_cast<CUstream>(new Stream), CUDA_SUCCESS; }
+EXPORT cuStreamDestroy_v2(CUstream stream) { return delete reinterpret_cast<Stream*>(stream), CUDA_SUCCESS; }
+EXPORT cuStreamSynchronize(CUstream stream) { return of(stream).drain(), CUDA_SUCCESS; }
+EXPORT cuStreamGetCaptureInfo_v2(CUstream, CUstreamCaptureStatus* status, cuuint64_t*, CUgraph*, const CUgraphNode**, std::size_t*) {
+  return *status = CU_STREAM_CAPTURE_STATUS_NONE, CUDA_SUCCESS;
+}
+EXPORT cuStreamWaitEvent(CUstream stream, CUevent event, unsigned) {
+  Event* one = &of(event);
+  const std::uint64_t target = one->recorded.load();
+  of(stream).add([=] { wait_until([&] { return one->reached.load() >= target; }); });
+  return CUDA_SUCCESS;
+}
+EXPORT cuStreamBatchMemOp_v2(CUstream stream, unsigned count, CUstreamBatchMemOpParams* ops, unsigned) {
+  for (unsigned i = 0; i < count; ++i) of(stream).add([op = ops[i]] { carry_out(op); });
+  return CUDA_SUCCESS;
+}
+EXPORT cuEventCreate(CUevent* event, unsigned) { return *event = reinterpret_cast<CUevent>(new Event), CUDA_SUCCESS; }
+EXPORT cuEventDestroy_v2(CUevent event) { return delete &of(event), CUDA_SUCCESS; }
+EXPORT cuEventRecord(CUevent event, CUstream stream) {
+  Event* one = &of(event);
+  const std::uint64_t number = one->recorded.fetch_add(1) + 1;
+  of(stream).add([=] { one->reached.store(number); });
+  return CUDA_SUCCESS;
+}
+EXPORT cuEventQuery(CUevent event) { return of(event).reached.load() >= of(event).recorded.load() ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY; }
+EXPORT cuEventSynchronize(CUevent event) {
+  Event* one = &of(event);
+  wait_until([=] { return one->reached.load() >= one->recorded.load(); });
+  return CUDA_SUCCESS;
+}
+
+EXPORT cuMemGetInfo_v2(std::size_t* free, std::size_t* total) {
+  *total = kDeviceBytes;
+  *free = kDeviceBytes - taken[current_device()].load();
+  return CUDA_SUCCESS;
+}
+EXPORT cuMemAddressReserve(CUdeviceptr* address, std::size_t bytes, std::size_t, CUdeviceptr, unsigned long long) {
+  // Aligned to the granule, as the driver does it.
+  void* map = ::mmap(nullptr, bytes + kGranule, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (map == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
+  const auto begin = reinterpret_cast<std::uintptr_t>(map);
+  const auto aligned = (begin + kGranule - 1) / kGranule * kGranule;
+  if (aligned != begin) ::munmap(map, aligned - begin);
+  if (aligned - begin != kGranule) ::munmap(reinterpret_cast<void*>(aligned + bytes), kGranule - (aligned - begin));
+  *address = aligned;
+  return CUDA_SUCCESS;
+}
+EXPORT cuMemAddressFree(CUdeviceptr address, std::size_t bytes) { return ::munmap(at(address), bytes) == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE; }
+EXPORT cuMemGetAllocationGranularity(std::size_t* granule, const CUmemAllocationProp*, CUmemAllocationGranularity_flags) { return *granule = kGranule, CUDA_SUCCESS; }
+EXPORT cuMemCreate(CUmemGenericAllocationHandle* handle, std::size_t bytes, const CUmemAllocationProp* prop, unsigned long long) {
+  if (!take_memory(prop->location.id, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+  Handle made{static_cast<int>(::memfd_create("emulated-gpu", MFD_CLOEXEC)), bytes, prop->location.id};
+  if (made.fd < 0 || ::ftruncate(made.fd, static_cast<off_t>(bytes)) != 0) return CUDA_ERROR_OUT_OF_MEMORY;
+  const std::lock_guard lock(mutex);
+  handles[*handle = next_handle++] = made;
+  return CUDA_SUCCESS;
+}
+EXPORT cuMemRelease(CUmemGenericAllocationHandle handle) {
+  const std::lock_guard lock(mutex);
+  const auto found = handles.find(handle);
+  if (found == handles.end()) return CUDA_ERROR_INVALID_VALUE;
+  ::close(found->second.fd);
+  if (found->second.device >= 0) taken[found->second.device].fetch_sub(found->second.bytes);
+  handles.erase(found);
+  return CUDA_SUCCESS;
+}
+EXPORT cuMemMap(CUdeviceptr address, std::size_t bytes, std::size_t offset, CUmemGenericAllocationHandle handle, unsigned long long) {
+  const std::lock_guard lock(mutex);
+  const auto found = handles.find(handle);
+  if (found == handles.end() || offset + bytes > found->second.bytes || region_of(address) != nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (::mmap(at(address), bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, found->second.fd, static_cast<off_t>(offset)) == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
+  regions[address] = {bytes, current_device(), false};
+  return CUDA_SUCCESS;
+}
+EXPORT cuMemUnmap(CUdeviceptr address, std::size_t bytes) {
+  const std::lock_guard lock(mutex);
+  if (regions.erase(address) == 0) return CUDA_ERROR_INVALID_VALUE;
+  return ::mmap(at(address), bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+EXPORT cuMemSetAccess(CUdeviceptr, std::size_t, const CUmemAccessDesc*, std::size_t) { return CUDA_SUCCESS; }
+EXPORT cuMemExportToShareableHandle(void* out, CUmemGenericAllocationHandle handle, CUmemAllocationHandleType, unsigned long long) {
+  const std::lock_guard lock(mutex);
+  const int fd = ::dup(handles.at(handle).fd);
+  std::memcpy(out, &fd, sizeof fd);
+  return fd < 0 ? CUDA_ERROR_OPERATING_SYSTEM : CUDA_SUCCESS;
+}
+EXPORT cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* handle, void* os_handle, CUmemAllocationHandleType) {
+  struct stat info{};
+  const int fd = ::dup(static_cast<int>(reinterpret_cast<std::uintptr_t>(os_handle)));
+  if (fd < 0 || ::fstat(fd, &info) != 0) return CUDA_ERROR_INVALID_VALUE;
+  const std::lock_guard lock(mutex);
+  handles[*handle = next_handle++] = {fd, static_cast<std::size_t>(info.st_size), -1};
+  return CUDA_SUCCESS;
+}
+
+EXPORT cuMemAlloc_v2(CUdeviceptr* address, std::size_t bytes) {
+  const int device = current_device();
+  if (!take_memory(device, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+  void* memory = std::aligned_alloc(512, (bytes + 511) / 512 * 512);
+  *address = reinterpret_cast<CUdeviceptr>(memory);
+  const std::lock_guard lock(mutex);
+  regions[*address] = {bytes, device, false};
+  return CUDA_SUCCESS;
+}
+EXPORT cuMemFree_v2(CUdeviceptr address) {
+  const std::lock_guard lock(mutex);
+  const auto found = regions.find(address);
+  if (found == regions.end()) return CUDA_ERROR_INVALID_VALUE;
+  taken[found->second.device].fetch_sub(found->second.bytes);
+  regions.erase(found);
+  std::free(at(address));
+  return CUDA_SUCCESS;
+}
+EXPORT cuMemHostAlloc(void** memory, std::size_t bytes, unsigned) {
+  *memory = std::aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
+  const std::lock_guard lock(mutex);
+  regions[reinterpret_cast<CUdeviceptr>(*memory)] = {bytes, 0, true};
+  return CUDA_SUCCESS;
+}
+EXPORT cuMemFreeHost(void* memory) {
+  const std::lock_guard lock(mutex);
+  regions.erase(reinterpret_cast<CUdeviceptr>(memory));
+  std::free(memory);
+  return CUDA_SUCCESS;
+}
+EXPORT cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, std::size_t bytes, CUstream stream) { return copy(to, at(from), bytes, stream); }
+EXPORT cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void* from, std::size_t bytes, CUstream stream) { return copy(to, from, bytes, stream); }
+EXPORT cuMemcpyDtoHAsync_v2(void* to, CUdeviceptr from, std::size_t bytes, CUstream stream) { return copy(reinterpret_cast<CUdeviceptr>(to), at(from), bytes, stream); }
+EXPORT cuMemcpyDtoH_v2(void* to, CUdeviceptr from, std::size_t bytes) { return std::memcpy(to, at(from), bytes), CUDA_SUCCESS; }
+EXPORT cuMemsetD8Async(CUdeviceptr to, unsigned char value, std::size_t bytes, CUstream stream) {
+  of(stream).add([=] { std::memset(at(to), value, bytes); });
+  return CUDA_SUCCESS;
+}
+EXPORT cuPointerGetAttributes(unsigned count, CUpointer_attribute* wanted, void** values, CUdeviceptr address) {
+  const std::lock_guard lock(mutex);
+  const Region* region = region_of(address);
+  for (unsigned i = 0; i < count; ++i) {
+    if (wanted[i] == CU_POINTER_ATTRIBUTE_MEMORY_TYPE) *static_cast<unsigned*>(values[i]) = region == nullptr ? 0 : region->host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
+    else if (wanted[i] == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL) *static_cast<int*>(values[i]) = region == nullptr ? -2 : region->device;
+    else if (wanted[i] == CU_POINTER_ATTRIBUTE_BUFFER_ID) *static_cast<unsigned long long*>(values[i]) = region == nullptr ? 0 : reinterpret_cast<std::uintptr_t>(region);
+    else return CUDA_ERROR_NOT_SUPPORTED;
+  }
+  return CUDA_SUCCESS;
+}
+EXPORT cuMemGetAddressRange_v2(CUdeviceptr* base, std::size_t* bytes, CUdeviceptr address) {
+  const std::lock_guard lock(mutex);
+  const Region* region = region_of(address, base);
+  if (region == nullptr) return CUDA_ERROR_NOT_FOUND;
+  *bytes = region->bytes;
+  return CUDA_SUCCESS;
+}
+// Both ranks live in this process: memory is where it is.
+EXPORT cuIpcGetMemHandle(CUipcMemHandle* handle, CUdeviceptr address) { return std::memcpy(handle, &address, sizeof address), CUDA_SUCCESS; }
+EXPORT cuIpcOpenMemHandle_v2(CUdeviceptr* address, CUipcMemHandle handle, unsigned) { return std::memcpy(address, &handle, sizeof *address), CUDA_SUCCESS; }
+EXPORT cuIpcCloseMemHandle(CUdeviceptr) { return CUDA_SUCCESS; }
+
+EXPORT cuUserObjectCreate(CUuserObject*, void*, CUhostFn, unsigned, unsigned) { return CUDA_ERROR_NOT_SUPPORTED; }
+EXPORT cuUserObjectRelease(CUuserObject, unsigned) { return CUDA_ERROR_NOT_SUPPORTED; }
+EXPORT cuGraphRetainUserObject(CUgraph, CUuserObject, unsigned, unsigned) { return CUDA_ERROR_NOT_SUPPORTED; }
+EXPORT cuGetErrorName(CUresult result, const char** text) { return *text = result == CUDA_ERROR_OUT_OF_MEMORY ? "CUDA_ERROR_OUT_OF_MEMORY" : "CUDA_ERROR", CUDA_SUCCESS; }
+EXPORT cuGetErrorString(CUresult, const char** text) { return *text = "emulated", CUDA_SUCCESS; }
