@@ -35,9 +35,11 @@ target_sources(stepccl_objects PRIVATE
   src/cuda/driver.cpp
   src/cuda/exchange.cpp
   src/cuda/fatbin.S
+  src/cuda/guests.cpp
   src/cuda/kernels.cpp
   src/cuda/ledger.cpp
   src/cuda/live_settings.cpp
+  src/cuda/meeting.cpp
   src/cuda/mesh.cpp
   src/cuda/operation.cpp
   src/cuda/paging.cpp

@@ -38,6 +38,7 @@ struct Region {
   std::size_t bytes = 0;
   int device = 0;
   bool host = false;
+  unsigned long long number = 0;
 };
 
 std::mutex mutex;
@@ -46,6 +47,7 @@ std::atomic<std::size_t> taken[kDevices];
 std::map<CUmemGenericAllocationHandle, Handle> handles;
 std::map<CUdeviceptr, Region> regions;  // mapped, allocated or pinned
 CUmemGenericAllocationHandle next_handle = 1;
+unsigned long long next_number = 1;
 thread_local std::vector<CUcontext> stack;
 
 int current_device() { return stack.empty() ? 0 : reinterpret_cast<Context*>(stack.back())->device; }
@@ -287,7 +289,7 @@ EXPORT cuMemMap(CUdeviceptr address, std::size_t bytes, std::size_t offset, CUme
   const auto found = handles.find(handle);
   if (found == handles.end() || offset + bytes > found->second.bytes || region_of(address) != nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (::mmap(at(address), bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, found->second.fd, static_cast<off_t>(offset)) == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
-  regions[address] = {bytes, current_device(), false};
+  regions[address] = {bytes, current_device(), false, next_number++};
   return CUDA_SUCCESS;
 }
 EXPORT cuMemUnmap(CUdeviceptr address, std::size_t bytes) {
@@ -317,7 +319,7 @@ EXPORT cuMemAlloc_v2(CUdeviceptr* address, std::size_t bytes) {
   void* memory = std::aligned_alloc(512, (bytes + 511) / 512 * 512);
   *address = reinterpret_cast<CUdeviceptr>(memory);
   const std::lock_guard lock(mutex);
-  regions[*address] = {bytes, device, false};
+  regions[*address] = {bytes, device, false, next_number++};
   return CUDA_SUCCESS;
 }
 EXPORT cuMemFree_v2(CUdeviceptr address) {
@@ -332,7 +334,7 @@ EXPORT cuMemFree_v2(CUdeviceptr address) {
 EXPORT cuMemHostAlloc(void** memory, std::size_t bytes, unsigned) {
   *memory = std::aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
   const std::lock_guard lock(mutex);
-  regions[reinterpret_cast<CUdeviceptr>(*memory)] = {bytes, 0, true};
+  regions[reinterpret_cast<CUdeviceptr>(*memory)] = {bytes, 0, true, next_number++};
   return CUDA_SUCCESS;
 }
 EXPORT cuMemFreeHost(void* memory) {
@@ -355,7 +357,7 @@ EXPORT cuPointerGetAttributes(unsigned count, CUpointer_attribute* wanted, void*
   for (unsigned i = 0; i < count; ++i) {
     if (wanted[i] == CU_POINTER_ATTRIBUTE_MEMORY_TYPE) *static_cast<unsigned*>(values[i]) = region == nullptr ? 0 : region->host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
     else if (wanted[i] == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL) *static_cast<int*>(values[i]) = region == nullptr ? -2 : region->device;
-    else if (wanted[i] == CU_POINTER_ATTRIBUTE_BUFFER_ID) *static_cast<unsigned long long*>(values[i]) = region == nullptr ? 0 : reinterpret_cast<std::uintptr_t>(region);
+    else if (wanted[i] == CU_POINTER_ATTRIBUTE_BUFFER_ID) *static_cast<unsigned long long*>(values[i]) = region == nullptr ? 0 : region->number;
     else return CUDA_ERROR_NOT_SUPPORTED;
   }
   return CUDA_SUCCESS;

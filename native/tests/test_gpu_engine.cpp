@@ -9,9 +9,11 @@
 #include <chrono>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <string>
 #include <vector>
 
+#include "cuda/driver.hpp"
 #include "ranks.hpp"
 #include "stepccl/cuda.h"
 #include "stepccl/telemetry.h"
@@ -87,6 +89,15 @@ class Node {
   stepccl_control* page_ = nullptr;
 };
 
+// A page that sets nothing.
+stepccl_control unset_of(const stepccl_control& page) {
+  stepccl_control empty{};
+  empty.magic = page.magic;
+  empty.version = page.version;
+  empty.seq = page.seq;
+  return empty;
+}
+
 struct Gpu {
   std::uint32_t rank = 0;
   stepccl_comm_t comm = nullptr;
@@ -120,7 +131,7 @@ struct Gpu {
   }
 };
 
-void run_gpus(const std::string& folder, std::uint64_t pool_bytes, const std::function<void(const Gpu&)>& body) {
+void run_gpus(const std::string& folder, std::uint64_t pool_bytes, const std::function<void(const Gpu&)>& body, const char* calibration = nullptr) {
   stepccl_config_t config = config_for(0);
   config.telemetry_dir = folder.c_str();
   config.job_name = "emulated";
@@ -129,6 +140,7 @@ void run_gpus(const std::string& folder, std::uint64_t pool_bytes, const std::fu
     gpu.device = static_cast<std::int32_t>(rank);
     gpu.pool_bytes = pool_bytes;
     gpu.timeout_ms = 10'000;
+    gpu.calibration_file = calibration;
     Gpu self{rank, comm, nullptr};
     const stepccl_result_t attached = stepccl_cuda_attach(&self.engine, comm, &gpu);
     stepccl_error_info_t problem{};
@@ -274,7 +286,7 @@ TEST_CASE("GPU engine: settings change a running process, come into force on all
     REQUIRE(stepccl_cuda_set_pipeline_depth(self.engine, 2) == STEPCCL_SUCCESS);
     row_is(STEPCCL_GPU_PIPELINE_DEPTH, STEPCCL_GPU_SETTING_APPLIED, STEPCCL_GPU_REASON_NONE, 6);
     self.meet();
-    if (self.rank == 0) node.set([](stepccl_control& page) { page = {page.magic, page.version, page.seq}; });
+    if (self.rank == 0) node.set([](stepccl_control& page) { page = unset_of(page); });
     row_is(STEPCCL_GPU_PIPELINE_DEPTH, STEPCCL_GPU_SETTING_OWN, STEPCCL_GPU_REASON_NONE, 2);
     row_is(STEPCCL_GPU_PAGING, STEPCCL_GPU_SETTING_OWN, STEPCCL_GPU_REASON_NONE, 0);
     CHECK(node.board(self.rank).async_level == STEPCCL_CUDA_ASYNC_STREAM);
@@ -308,6 +320,60 @@ TEST_CASE("GPU engine: settings change a running process, come into force on all
     CHECK(self.holds(recv, 2 * kMiB, 7));
     self.meet();
   });
+}
+
+TEST_CASE("GPU engine: large calls take an application's own buffers as they are, and let go of what was freed") {
+  // The ranks wait for each other however late the machine makes one.
+  const Node node;
+  const std::string calibration = node.folder + "/calibration.json";
+  std::ofstream(calibration) << R"({"plain_wait_us": 20000000})";
+  run_gpus("", 64 * kMiB, [&](const Gpu& self) {
+    const stepccl::cuda::Driver& driver = *stepccl::cuda::Driver::get().value();
+    CUcontext context = nullptr;
+    REQUIRE(driver.cuDevicePrimaryCtxRetain(&context, static_cast<CUdevice>(self.rank)) == CUDA_SUCCESS);
+    const stepccl::cuda::ContextScope scope(driver, context);
+    const auto path = [&] {
+      stepccl_cuda_info_t info{};
+      info.size = sizeof info;
+      REQUIRE(stepccl_cuda_query(self.engine, &info) == STEPCCL_SUCCESS);
+      return info.last_path;
+    };
+    constexpr std::uint64_t kBytes = 20 * kMiB;  // above what a kernel would copy
+    for (int round = 1; round <= 4; ++round) {
+      // Elsewhere in every round, and at another place in it on each rank.
+      CUdeviceptr memory[2] = {};
+      REQUIRE(driver.cuMemAlloc_v2(&memory[0], kBytes + kMiB) == CUDA_SUCCESS);
+      REQUIRE(driver.cuMemAlloc_v2(&memory[1], 2 * kBytes + kMiB) == CUDA_SUCCESS);
+      auto* send = reinterpret_cast<std::uint8_t*>(memory[0]) + self.rank * 512;
+      auto* recv = reinterpret_cast<std::uint8_t*>(memory[1]) + self.rank * 1024;
+      for (int again = 0; again < 3; ++again) {
+        const int value = round * 16 + again * 2;
+        std::memset(send, value + static_cast<int>(self.rank), kBytes);
+        self.meet();
+        REQUIRE(stepccl_cuda_all_gather(self.engine, send, recv, kBytes, STEPCCL_UINT8, nullptr, nullptr) == STEPCCL_SUCCESS);
+        CHECK(path() == STEPCCL_CUDA_PATH_COPY_ENGINE);
+        for (int from = 0; from < 2; ++from) CHECK(self.holds(recv + from * kBytes, kBytes, static_cast<std::uint8_t>(value + from)));
+        self.meet();
+      }
+      // Uneven blocks: rank r sends (r + 1) MiB to itself and (r + 3) MiB to the other.
+      const auto size = [&](std::uint32_t from, std::uint32_t to) { return (from + (from == to ? 1 : 3)) * kMiB; };
+      std::size_t counts[2], offsets[2], from_counts[2], from_offsets[2];
+      for (std::uint32_t peer = 0; peer < 2; ++peer) {
+        counts[peer] = size(self.rank, peer);
+        offsets[peer] = peer * 8 * kMiB;
+        from_counts[peer] = size(peer, self.rank);
+        from_offsets[peer] = (1 - peer) * 10 * kMiB;  // in the other order
+        std::memset(send + offsets[peer], round + static_cast<int>(10 * self.rank + peer), counts[peer]);
+      }
+      self.meet();
+      REQUIRE(stepccl_cuda_all_to_all_v(self.engine, send, counts, offsets, recv, from_counts, from_offsets, STEPCCL_UINT8, nullptr, nullptr) == STEPCCL_SUCCESS);
+      CHECK(path() == STEPCCL_CUDA_PATH_COPY_ENGINE);
+      for (std::uint32_t peer = 0; peer < 2; ++peer) CHECK(self.holds(recv + from_offsets[peer], from_counts[peer], static_cast<std::uint8_t>(round + static_cast<int>(10 * peer + self.rank))));
+      self.meet();
+      for (const CUdeviceptr one : memory) REQUIRE(driver.cuMemFree_v2(one) == CUDA_SUCCESS);
+      self.meet();
+    }
+  }, calibration.c_str());
 }
 
 TEST_CASE("GPU engine: without a daemon it works and shows nothing") {

@@ -48,13 +48,14 @@ typedef enum stepccl_cuda_path STEPCCL_INT_ENUM {
 	STEPCCL_CUDA_PATH_AUTO = 0,
 	STEPCCL_CUDA_PATH_FLAGGED = 1, /* kernel; every 16 bytes on the link carry their own flags: lowest latency */
 	STEPCCL_CUDA_PATH_STAGED = 2,  /* kernel; pieces pushed into the peers' staging: any pointer, any size */
-	STEPCCL_CUDA_PATH_DIRECT = 3,  /* kernel; reads and writes the peers' windows with loads and stores */
+	STEPCCL_CUDA_PATH_DIRECT = 3,  /* kernel; reads and writes the peers' windows with loads and stores, whole blocks too */
 	STEPCCL_CUDA_PATH_BULK = 4,    /* kernel; the same through shared memory with bulk copies (sm_90): fewest blocks */
 	STEPCCL_CUDA_PATH_COPY_ENGINE = 5, /* no kernel at all; windows */
 	STEPCCL_CUDA_PATH_PAGED = 6,   /* page by page through the pool */
 	STEPCCL_CUDA_PATH_PIPELINE = 7, /* copy engines carry, few thread blocks add: large reductions */
+	STEPCCL_CUDA_PATH_PACKED = 8,  /* kernel; lines of 128 bytes, the last 8 of them a flag: low latency up to about 1 MiB */
 } stepccl_cuda_path_t;
-#define STEPCCL_CUDA_PATH_COUNT 8
+#define STEPCCL_CUDA_PATH_COUNT 9
 
 typedef struct stepccl_cuda_config {
 	uint32_t size;            /* sizeof(stepccl_cuda_config_t) */
@@ -82,7 +83,7 @@ typedef struct stepccl_cuda_config {
  * stepccl_cuda_last_error(NULL, ...) has the details in the same thread.
  * Errors: INVALID_ARGUMENT, INVALID_CONFIGURATION, NO_GPU (no driver, no device, or built without USE_CUDA),
  * DRIVER_TOO_OLD, NO_PEER_ACCESS (names the two ranks; also ranks on different hosts), WRONG_DEVICE (two ranks on one
- * GPU), GPU_OUT_OF_MEMORY, CUDA, SYSTEM, and those of an operation of comm.
+ * GPU, unless STEPCCL_CUDA_SHARED_GPU=1 allows it for development: right, but as slow as the driver's time slices), GPU_OUT_OF_MEMORY, CUDA, SYSTEM, and those of an operation of comm.
  */
 STEPCCL_API stepccl_result_t stepccl_cuda_attach(stepccl_cuda_t *engine, stepccl_comm_t comm,
 						 const stepccl_cuda_config_t *config) STEPCCL_NOEXCEPT;

@@ -20,7 +20,7 @@ NORMAL, HIGH = 0, 1
 Operation = tuple  # (name, *arguments)
 TRANSPORTS = ("none", "shm", "tcp", "rdma", "dma", "gpu_peer")
 ASYNC_LEVELS = ("none", "stream", "nic")
-PATHS = ("auto", "flagged", "staged", "direct", "bulk", "copy_engine", "paged", "pipeline")
+PATHS = ("auto", "flagged", "staged", "direct", "bulk", "copy_engine", "paged", "pipeline", "packed")
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "scatter", "gather", "all_to_all", "send_recv", "barrier")
 
 

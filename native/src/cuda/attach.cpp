@@ -6,7 +6,6 @@
 #include <chrono>
 #include <cstdio>
 #include <cstring>
-#include <numeric>
 
 #include "core/clock.hpp"
 #include "cuda/engine.hpp"
@@ -26,7 +25,7 @@ struct GpuCard {
   char bus[32] = {};
   std::uint32_t graph_lanes = 0;
   std::uint32_t sm_budget = 0;
-  std::uint64_t thresholds[11] = {};
+  std::uint64_t thresholds[16] = {};
 };
 
 std::string uuid_text(const CUuuid& uuid) {
@@ -123,6 +122,7 @@ Status Engine::start() {
   if (!ledger.ok()) return ledger.take_error();
   ledger_ = std::move(ledger.value());
 
+  if (status = open_meeting(); !status.ok()) return status;
   if (status = make_streams(); !status.ok()) return status;
   if (status = make_pool(); !status.ok()) return status;
   if (status = make_lanes(); !status.ok()) return status;
@@ -134,6 +134,26 @@ Status Engine::start() {
   pool_bytes_at_attach_ = pool_->held_bytes();
   watcher_ = std::thread([this] { watch(); });
   open_background();
+  return {};
+}
+
+Status Engine::open_meeting() {
+  Fd memory;
+  if (rank_ == 0) {
+    auto made = Meeting::create();
+    if (!made.ok()) return made.take_error();
+    memory = std::move(made.value());
+  }
+  const int descriptor = memory.get();
+  auto shared = agree("meeting", {}, rank_ == 0 ? std::span(&descriptor, 1) : std::span<const int>());
+  if (!shared.ok()) return shared.take_error();
+  if (rank_ != 0) {
+    if (shared.value()[0].descriptors.size() != 1) return make_error(STEPCCL_ERROR_PROTOCOL, kPhase, "no meeting place came", 0);
+    memory = std::move(shared.value()[0].descriptors[0]);
+  }
+  auto meeting = Meeting::open(memory, rank_, world_);
+  if (!meeting.ok()) return meeting.take_error();
+  meeting_ = std::move(meeting.value());
   return {};
 }
 
@@ -182,7 +202,7 @@ Status Engine::check_peers() {
   card.graph_lanes = config_.graph_lanes;
   card.sm_budget = config_.sm_budget;
   const Thresholds& t = config_.thresholds;
-  const std::uint64_t thresholds[11] = {t.flagged_bytes, t.one_shot_bytes, t.staged_reduce_bytes, t.staged_copy_bytes, t.flagged_block_bytes, t.staged_block_bytes, t.bulk_blocks, t.direct_blocks, t.pipeline_bytes, t.pipeline_blocks, t.paged_bytes};
+  const std::uint64_t thresholds[16] = {t.flagged_bytes, t.one_shot_bytes, t.staged_reduce_bytes, t.staged_copy_bytes, t.flagged_block_bytes, t.staged_block_bytes, t.bulk_blocks, t.direct_blocks, t.pipeline_bytes, t.pipeline_blocks, t.paged_bytes, t.packed_bytes, t.spread_bytes, t.plain_wait_us, t.push_bytes, t.packed_block_bytes};
   std::copy(std::begin(thresholds), std::end(thresholds), card.thresholds);
   auto cards = agree("gpu", std::as_bytes(std::span(&card, 1)));
   if (!cards.ok()) return cards.take_error();
@@ -194,7 +214,7 @@ Status Engine::check_peers() {
     if (cards.value()[peer].bytes.size() != sizeof theirs) return make_error(STEPCCL_ERROR_PROTOCOL, kPhase, "a rank's card has another size", static_cast<std::int32_t>(peer));
     std::memcpy(&theirs, cards.value()[peer].bytes.data(), sizeof theirs);
     const auto at_fault = static_cast<std::int32_t>(peer);
-    if (std::memcmp(theirs.bus, card.bus, sizeof card.bus) == 0) {
+    if (std::memcmp(theirs.bus, card.bus, sizeof card.bus) == 0 && !config_.shared_gpu) {
       return make_error(STEPCCL_ERROR_WRONG_DEVICE, kPhase, std::string("it uses the same GPU as this rank (") + uuid_.data() + ")", at_fault, STEPCCL_TRANSPORT_GPU_PEER);
     }
     if (theirs.graph_lanes != card.graph_lanes || theirs.sm_budget != card.sm_budget || std::memcmp(theirs.thresholds, card.thresholds, sizeof card.thresholds) != 0) {
@@ -207,7 +227,7 @@ Status Engine::check_peers() {
       CUdevice device = 0;
       CUuuid uuid{};
       if (driver_->cuDeviceGet(&device, ordinal) != CUDA_SUCCESS || driver_->cuDeviceGetUuid_v2(&uuid, device) != CUDA_SUCCESS) continue;
-      if (std::memcmp(uuid_text(uuid).c_str() + 4, theirs.bus, sizeof theirs.bus - 1) != 0) continue;
+      if (device == device_ || std::memcmp(uuid_text(uuid).c_str() + 4, theirs.bus, sizeof theirs.bus - 1) != 0) continue;
       int can = 0;
       STEPCCL_CU(*driver_, kPhase, cuDeviceCanAccessPeer, &can, device_, device);
       if (can == 0 && refused < 0) {
@@ -279,10 +299,10 @@ Status Engine::make_pool() {
 }
 
 Status Engine::make_lanes() {
-  layout_ = {world_, LaneLayout::piece_for(world_)};
+  layout_ = {world_, LaneLayout::piece_for(world_), LaneLayout::packed_lines_for(world_)};
   const std::uint64_t lane_bytes = (layout_.bytes() + 511) / 512 * 512;
   const std::uint32_t lanes = 1 + config_.graph_lanes;
-  const std::uint64_t own_bytes = 4096 + kTickets * sizeof(ReceiptSlot) + kNumbers * 4;
+  const std::uint64_t own_bytes = 4096 + kTickets * sizeof(ReceiptSlot);
   const std::uint64_t lanes_bytes = lane_bytes * lanes;
   auto window = allocate_window(lanes_bytes + own_bytes);
   if (!window.ok()) return window.take_error();
@@ -296,11 +316,7 @@ Status Engine::make_lanes() {
   }
   words_ = window.value().base[rank_] + lanes_bytes;
   receipts_ = words_ + 4096;
-  numbers_ = receipts_ + kTickets * sizeof(ReceiptSlot);
-  std::vector<std::uint32_t> numbers(kNumbers);
-  std::iota(numbers.begin(), numbers.end(), 1u);
   STEPCCL_CU(*driver_, kPhase, cuMemsetD8Async, window.value().base[rank_], 0, lanes_bytes + own_bytes, watch_stream_);
-  STEPCCL_CU(*driver_, kPhase, cuMemcpyHtoDAsync_v2, numbers_, numbers.data(), kNumbers * 4, watch_stream_);
   STEPCCL_CU(*driver_, kPhase, cuStreamSynchronize, watch_stream_);
   owners_ = std::make_shared<LaneOwners>(lanes);
   return {};
@@ -328,6 +344,9 @@ Engine::~Engine() {
       for (std::uint32_t peer = 0; peer < world_; ++peer) {
         if (peer != rank_) driver_->cuIpcCloseMemHandle(window.base[peer] - window.mapped_offset[peer]);
       }
+    }
+    for (const auto& [key, segment] : opened_segments_) {
+      if (segment.base != 0) driver_->cuIpcCloseMemHandle(segment.base);
     }
     arena_.reset();
     for (Lane& lane : lanes_) {

@@ -210,7 +210,6 @@ Status Engine::set_own(std::initializer_list<std::pair<stepccl_gpu_setting, std:
 }
 
 void Engine::publish_board() {
-  if (!board_.is_open()) return;
   const std::unique_lock lock(mutex_, std::chrono::milliseconds(10));
   if (!lock.owns_lock()) return;  // a caller waits for other ranks: the board shows its age
   stepccl_gpu_board now{};
@@ -244,6 +243,7 @@ void Engine::publish_board() {
   now.largest_free_bytes = pool_->largest_free_bytes();
   now.buffers = pool_->buffers() - own_offsets_.size();
   if (now.updated_ns - memory_looked_ns_ >= kMemoryLookNs) {
+    tend_segments();
     std::size_t free = 0;
     std::size_t total = 0;
     if (driver_->cuMemGetInfo_v2(&free, &total) == CUDA_SUCCESS) {

@@ -69,6 +69,7 @@ Expected<Config> Config::resolve(const stepccl_cuda_config_t* given, std::uint32
     if (std::strcmp(text, "0") != 0 && std::strcmp(text, "1") != 0) return configuration_error(std::string("STEPCCL_USE_ASYNC_GD=\"") + text + "\" is neither 0 nor 1");
     resolved.async_gd = *text == '1';
   }
+  if (const char* text = std::getenv("STEPCCL_CUDA_SHARED_GPU"); text != nullptr) resolved.shared_gpu = std::strcmp(text, "1") == 0;
   if (!(config.hbm_cache_ratio >= 0.0 && config.hbm_cache_ratio <= 0.9)) return configuration_error("hbm_cache_ratio is not from 0 to 0.9");
   if (config.hbm_cache_ratio != 0.0) resolved.hbm_cache_ratio = config.hbm_cache_ratio;
   resolved.pool_bytes = config.pool_bytes;

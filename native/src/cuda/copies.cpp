@@ -80,6 +80,17 @@ bool Engine::copies_possible(const Operation& operation) const {
 }
 
 Status Engine::launch_copies(Flight& flight, const Operation& operation) {
+  if (operation.varying) {
+    std::vector<Copy> blocks;
+    for (std::uint32_t step = 0; step < world_; ++step) {
+      const std::uint32_t peer = (rank_ + step) % world_;
+      const std::uint64_t bytes = operation.send_bytes[peer];
+      const auto from = reinterpret_cast<CUdeviceptr>(operation.send_to[peer]);
+      const CUdeviceptr to = step == 0 ? reinterpret_cast<CUdeviceptr>(operation.recv_from[peer]) : varying_to_[peer];
+      if (bytes != 0) blocks.push_back({to, from, bytes, step == 0});
+    }
+    return run_copies(flight, blocks);
+  }
   const std::uint64_t bytes = operation.bytes();
   const auto send = reinterpret_cast<CUdeviceptr>(operation.send);
   const auto recv = reinterpret_cast<CUdeviceptr>(operation.recv);

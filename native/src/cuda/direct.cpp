@@ -24,6 +24,36 @@ bool Engine::direct_possible(const Operation& operation, bool bulk) const {
   }
 }
 
+bool Engine::spread_possible(const Operation& operation) const {
+  if (!copies_possible(operation) || operation.kind == STEPCCL_GATHER || operation.bytes() % 16 != 0) return false;
+  const bool reads = (operation.kind != STEPCCL_BROADCAST && operation.kind != STEPCCL_SCATTER) || rank_ == operation.root;
+  return aligned(operation.recv) && (!reads || aligned(operation.send));
+}
+
+Status Engine::launch_spread(Flight& flight, const Operation& operation) {
+  DirectArgs args{};
+  fill_common(args.common, flight, operation);
+  args.bytes = operation.bytes();
+  const Window& received = *window_of(operation.recv, 1);
+  const auto recv = reinterpret_cast<CUdeviceptr>(operation.recv);
+  const bool mine = operation.kind == STEPCCL_ALL_GATHER || operation.kind == STEPCCL_ALL_TO_ALL;  // each rank has a block in recv
+  const bool many = operation.kind == STEPCCL_ALL_TO_ALL || operation.kind == STEPCCL_SCATTER;     // and in send for each
+  if (mine || rank_ == operation.root) {
+    for (std::uint32_t step = 1; step <= world_; ++step) {  // the own block last
+      const std::uint32_t peer = (rank_ + step) % world_;
+      const unsigned char* from = operation.send + (many ? peer * args.bytes : 0);
+      auto* to = reinterpret_cast<unsigned char*>(at_peer(received, rank_, recv, peer) + (mine ? rank_ * args.bytes : 0));
+      if (peer == rank_ && from == to) continue;
+      args.source[args.targets] = from;
+      args.target[args.targets++] = to;
+    }
+    flight.ticket->link_bytes = args.bytes * (world_ - 1);
+  }
+  const std::uint64_t unit = 16ull * kThreads * 8;
+  const auto blocks = static_cast<std::uint32_t>(std::clamp<std::uint64_t>((args.bytes + unit - 1) / unit, 1, std::min(flight.budget, kMaxBlocks)));
+  return launch(flight, kernels_.get(Kernels::kSpread, Kernels::kCopy), blocks, kThreads, 0, &args);
+}
+
 Status Engine::launch_direct(Flight& flight, const Operation& operation, bool bulk) {
   DirectArgs args{};
   fill_common(args.common, flight, operation);

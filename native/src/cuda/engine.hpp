@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <map>
 #include <memory>
 #include <initializer_list>
 #include <mutex>
@@ -19,6 +20,7 @@
 #include "cuda/layout.hpp"
 #include "cuda/ledger.hpp"
 #include "cuda/live_settings.hpp"
+#include "cuda/meeting.hpp"
 #include "cuda/mesh.hpp"
 #include "cuda/operation.hpp"
 #include "memory/pool_map.hpp"
@@ -37,6 +39,7 @@ struct Config {
   std::uint32_t dma_concurrency = 1;
   std::uint32_t pipeline_depth = 4;
   bool async_gd = true;
+  bool shared_gpu = false;  // several ranks on one GPU, for development
   std::uint64_t pool_bytes = 0;
   double hbm_cache_ratio = 0.1;
   Thresholds thresholds;
@@ -126,6 +129,7 @@ class Engine {
 
   // attach.cpp
   [[nodiscard]] Status start();
+  [[nodiscard]] Status open_meeting();
   [[nodiscard]] Status choose_device();
   [[nodiscard]] Status check_peers();
   [[nodiscard]] Status make_pool();
@@ -160,11 +164,21 @@ class Engine {
   [[nodiscard]] Expected<stepccl_cuda_path_t> choose_path(const Operation& operation, std::uint32_t wanted, const Flight& flight) const;
   Ticket& new_ticket();
 
+  // guests.cpp: plain buffers as windows, for one call
+  [[nodiscard]] Status invite_guests(const Operation& operation, bool capturing);
+  [[nodiscard]] BufferRef locate(const void* pointer, std::uint64_t bytes, bool& fresh);
+  [[nodiscard]] CUdeviceptr open_segment(std::uint32_t peer, std::uint32_t index);
+  [[nodiscard]] CUdeviceptr peer_address(const BufferRef& ref, std::uint32_t peer);
+  void tend_own_segments();
+  void tend_segments();
+
   // exchange.cpp: kernels through lanes
-  [[nodiscard]] Status launch_exchange(Flight& flight, const Operation& operation, bool flagged);
-  [[nodiscard]] Status launch_messages(Flight& flight, const Messages& messages, bool flagged, bool last);
+  [[nodiscard]] Status launch_exchange(Flight& flight, const Operation& operation, Kernels::Kind kind);
+  [[nodiscard]] Status launch_messages(Flight& flight, const Messages& messages, Kernels::Kind kind, bool last);
   // direct.cpp: kernels on windows
   [[nodiscard]] bool direct_possible(const Operation& operation, bool bulk) const;
+  [[nodiscard]] bool spread_possible(const Operation& operation) const;
+  [[nodiscard]] Status launch_spread(Flight& flight, const Operation& operation);
   [[nodiscard]] Status launch_direct(Flight& flight, const Operation& operation, bool bulk);
   void fill_common(Common& common, const Flight& flight, const Operation& operation) const;
   [[nodiscard]] Status launch(Flight& flight, CUfunction kernel, std::uint32_t blocks, std::uint32_t threads, std::uint32_t shared_bytes, void* args);
@@ -180,7 +194,7 @@ class Engine {
   [[nodiscard]] bool pipeline_possible(const Operation& operation) const;
   [[nodiscard]] Status launch_pipeline(Flight& flight, const Operation& operation);
   [[nodiscard]] Status make_places(Lane& lane);
-  [[nodiscard]] std::uint64_t place_bytes() const noexcept { return std::max<std::uint64_t>((8u << 20) / (world_ - 1) / 65536 * 65536, 1u << 20); }
+  static constexpr std::uint64_t kPlacesBytes = 64u << 20;  // of a lane that runs a pipeline
   enum class Phase { kReady, kComplete };
   [[nodiscard]] Status synchronise(Flight& flight, CUstream stream, Phase phase);
   struct Copy {
@@ -247,6 +261,26 @@ class Engine {
   std::uint64_t next_window_ = 1;
   Ledger ledger_;
 
+  // Plain buffers
+  struct OwnSegment {
+    CUdeviceptr base = 0;
+    std::uint64_t bytes = 0;
+    std::uint32_t index = 0;
+  };
+  struct OpenedSegment {
+    std::uint64_t generation = 0;
+    CUdeviceptr base = 0;
+  };
+  Meeting meeting_;
+  std::array<Window, 2> guests_;     // of the call that is being made
+  std::uint32_t guest_count_ = 0;
+  bool varying_agreed_ = false;      // all_to_all_v: where each peer wants this rank's block
+  std::array<CUdeviceptr, kMaxRanks> varying_to_{};
+  bool guests_off_ = false;          // the devices can't
+  std::map<unsigned long long, OwnSegment> own_segments_;  // by the driver's number of the allocation
+  std::set<unsigned long long> unshareable_;
+  std::map<std::pair<std::uint32_t, std::uint32_t>, OpenedSegment> opened_segments_;  // by peer and index
+
   CUstream null_stream_ = nullptr;    // stands in for the legacy default stream
   CUevent null_event_ = nullptr;
   std::vector<CUstream> side_streams_;
@@ -254,8 +288,6 @@ class Engine {
   CUevent fork_ = nullptr;
   CUstream watch_stream_ = nullptr;
   CUdeviceptr words_ = 0;              // device memory: gate (0), active (64), by lane whether a copy-engine operation runs (128)
-  static constexpr std::uint32_t kNumbers = 16384;
-  CUdeviceptr numbers_ = 0;            // device memory: 1, 2, 3, ..., kNumbers
   CUdeviceptr receipts_ = 0;           // device memory: ReceiptSlot[kTickets]
   DeviceStatus* status_ = nullptr;     // pinned host memory
   std::uint32_t* phase_words_ = nullptr;  // pinned: copies of the lanes' words, for the watcher

@@ -37,7 +37,7 @@ Status Engine::launch(Flight& flight, CUfunction kernel, std::uint32_t blocks, s
   return {};
 }
 
-Status Engine::launch_messages(Flight& flight, const Messages& messages, bool flagged, bool last) {
+Status Engine::launch_messages(Flight& flight, const Messages& messages, Kernels::Kind kind, bool last) {
   const Operation& operation = *messages.operation;
   ExchangeArgs args{};
   fill_common(args.common, flight, operation);
@@ -51,7 +51,9 @@ Status Engine::launch_messages(Flight& flight, const Messages& messages, bool fl
   std::uint64_t largest = messages.own_bytes;
   for (std::uint32_t peer = 0; peer < world_; ++peer) largest = std::max({largest, messages.send_bytes[peer], messages.recv_bytes[peer]});
   const auto blocks_for = [&](std::uint64_t bytes) {
-    return flagged ? flagged_blocks(bytes, flight.budget, config_.thresholds) : staged_blocks(bytes, flight.budget, config_.thresholds);
+    return kind == Kernels::kFlagged  ? flagged_blocks(bytes, flight.budget, config_.thresholds)
+           : kind == Kernels::kPacked ? packed_blocks(bytes, flight.budget, layout_.packed_lines, config_.thresholds)
+                                      : staged_blocks(bytes, flight.budget, config_.thresholds);
   };
   std::uint32_t grid = operation.pairwise() ? blocks_for(messages.own_bytes) : blocks_for(largest);
   const std::uint32_t common_blocks = grid;
@@ -70,13 +72,13 @@ Status Engine::launch_messages(Flight& flight, const Messages& messages, bool fl
     flight.ticket->link_bytes += messages.send_bytes[peer];
   }
   const auto arithmetic = reduce ? Kernels::arithmetic_for(operation.datatype, operation.redop) : Kernels::kCopy;
-  return launch(flight, kernels_.get(flagged ? Kernels::kFlagged : Kernels::kStaged, arithmetic), grid, kThreads, 0, &args);
+  return launch(flight, kernels_.get(kind, arithmetic), grid, kThreads, 0, &args);
 }
 
-Status Engine::launch_exchange(Flight& flight, const Operation& operation, bool flagged) {
+Status Engine::launch_exchange(Flight& flight, const Operation& operation, Kernels::Kind kind) {
   const auto rounds = messages_of(operation, rank_, world_, config_.thresholds.one_shot_bytes);
   for (const Messages& messages : rounds) {
-    if (Status status = launch_messages(flight, messages, flagged, &messages == &rounds.back()); !status.ok()) return status;
+    if (Status status = launch_messages(flight, messages, kind, &messages == &rounds.back()); !status.ok()) return status;
   }
   return {};
 }

@@ -21,11 +21,12 @@ Kernels::Arithmetic Kernels::arithmetic_for(stepccl_datatype_t datatype, stepccl
 Status Kernels::load(const Driver& driver, bool hopper, std::uint32_t shared_bytes) {
   constexpr stepccl_phase_t kPhase = STEPCCL_PHASE_REGISTER;
   STEPCCL_CU(driver, kPhase, cuModuleLoadData, &module_, stepccl_fatbin);
-  constexpr const char* kKindNames[kKinds] = {"flagged", "staged", "direct", "bulk", "pipeline"};
+  constexpr const char* kKindNames[kKinds] = {"flagged", "packed", "staged", "direct", "bulk", "pipeline", "spread"};
   constexpr const char* kArithmeticNames[kArithmetics] = {"any", "float", "bfloat", "half", "copy"};
   for (std::uint32_t kind = 0; kind < kKinds; ++kind) {
     for (std::uint32_t arithmetic = 0; arithmetic < kArithmetics; ++arithmetic) {
-      if (arithmetic == kCopy && kind != kFlagged && kind != kStaged) continue;
+      const bool copies = kind == kFlagged || kind == kPacked || kind == kStaged || kind == kSpread;
+      if (arithmetic == kCopy ? !copies : kind == kSpread) continue;
       const std::string name = std::string("stepccl_") + kKindNames[kind] + '_' + kArithmeticNames[arithmetic];
       STEPCCL_CU(driver, kPhase, cuModuleGetFunction, &functions_[kind][arithmetic], module_, name.c_str());
       // Setting an attribute loads the code.

@@ -2,7 +2,9 @@
 // The entry points of the fat binary, by name.
 #include "cuda/direct.cuh"
 #include "cuda/exchange.cuh"
+#include "cuda/packed.cuh"
 #include "cuda/pipeline.cuh"
+#include "cuda/spread.cuh"
 
 using namespace stepccl::cuda;
 
@@ -13,12 +15,15 @@ using namespace stepccl::cuda;
 
 #define STEPCCL_X(suffix, reducer)                                                                  \
   STEPCCL_ENTRY(stepccl_flagged_##suffix, kThreads, flagged_body<reducer>, ExchangeArgs)            \
+  STEPCCL_ENTRY(stepccl_packed_##suffix, kThreads, packed_body<reducer>, ExchangeArgs)              \
   STEPCCL_ENTRY(stepccl_staged_##suffix, kThreads, staged_body<reducer>, ExchangeArgs)              \
   STEPCCL_ENTRY(stepccl_pipeline_##suffix, kThreads, pipeline_body<reducer>, PipelineArgs)          \
   STEPCCL_ENTRY(stepccl_direct_##suffix, kThreads, direct_body<reducer>, DirectArgs)                \
   STEPCCL_ENTRY(stepccl_bulk_##suffix, kBulkThreads, bulk_body<reducer>, DirectArgs)
 STEPCCL_REDUCERS(STEPCCL_X)
 STEPCCL_ENTRY(stepccl_flagged_copy, kThreads, flagged_body<kCopy>, ExchangeArgs)
+STEPCCL_ENTRY(stepccl_packed_copy, kThreads, packed_body<kCopy>, ExchangeArgs)
+STEPCCL_ENTRY(stepccl_spread_copy, kThreads, spread_body, DirectArgs)
 STEPCCL_ENTRY(stepccl_staged_copy, kThreads, staged_body<kCopy>, ExchangeArgs)
 
 // Operations of captured graphs pass here, so that defragmentation can hold them back: either the host sees this one

@@ -12,7 +12,7 @@ namespace stepccl::cuda {
 
 class Kernels {
  public:
-  enum Kind : std::uint32_t { kFlagged, kStaged, kDirect, kBulk, kPipeline, kKinds };
+  enum Kind : std::uint32_t { kFlagged, kPacked, kStaged, kDirect, kBulk, kPipeline, kSpread, kKinds };
   enum Arithmetic : std::uint32_t { kAny, kFloat, kBfloat, kHalf, kCopy, kArithmetics };
 
   [[nodiscard]] Status load(const Driver& driver, bool hopper, std::uint32_t shared_bytes);

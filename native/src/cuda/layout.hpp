@@ -18,6 +18,8 @@ constexpr std::uint32_t kMaxBlocks = 32;  // of one operation
 constexpr std::uint32_t kThreads = 512;
 constexpr std::uint32_t kBulkThreads = 256;
 constexpr std::uint32_t kFlaggedBytes = 8u << 10;  // data of one message that one block carries with flags
+constexpr std::uint32_t kLineBytes = 128;          // packed: a line, and what of it is data
+constexpr std::uint32_t kLineData = 120;
 constexpr std::uint32_t kSlots = 4;                // staged pieces in flight per block and pair
 constexpr std::uint32_t kChunkSlots = 4;           // pipeline: chunks in flight per pair
 constexpr std::uint32_t kChunkCounters = 32;       // pipeline: chunks that blocks may be working on at once
@@ -27,11 +29,14 @@ constexpr std::uint32_t kChunkCounters = 32;       // pipeline: chunks that bloc
 struct LaneLayout {
   std::uint32_t ranks;
   std::uint32_t piece_bytes;  // staged: one piece of one block
+  std::uint32_t packed_lines; // packed: of one message that one block carries
 
   STEPCCL_BOTH static constexpr std::uint32_t piece_for(std::uint32_t ranks) noexcept {
     const std::uint32_t bytes = (64u << 10) / ranks / 4096 * 4096;
     return bytes < 4096 ? 4096 : bytes;
   }
+  // With two ranks enough for the whole of a small array, with more for their shares of it.
+  STEPCCL_BOTH static constexpr std::uint32_t packed_lines_for(std::uint32_t ranks) noexcept { return ranks <= 2 ? 320 : ranks <= 4 ? 128 : 64; }
   // Flags of stream memory operations, one cache line each.
   STEPCCL_BOTH static constexpr std::size_t ready(std::uint32_t from) noexcept { return from * 64u; }
   STEPCCL_BOTH static constexpr std::size_t complete(std::uint32_t from) noexcept { return 1024 + from * 64u; }
@@ -47,7 +52,9 @@ struct LaneLayout {
   STEPCCL_BOTH static constexpr std::size_t chunk_done() noexcept { return 11520; }
   STEPCCL_BOTH static constexpr std::size_t chunk_came(std::uint32_t slot, std::uint32_t from) noexcept { return 12288 + (slot * kMaxRanks + from) * 16u; }
   STEPCCL_BOTH static constexpr std::size_t chunk_free(std::uint32_t slot, std::uint32_t from) noexcept { return 14336 + (slot * kMaxRanks + from) * 16u; }
-  STEPCCL_BOTH static constexpr std::size_t header_bytes() noexcept { return 16384; }
+  STEPCCL_BOTH static constexpr std::size_t chunk_end() noexcept { return chunk_free(kChunkSlots, 0); }
+  STEPCCL_BOTH static constexpr std::size_t packed_count(std::uint32_t block, std::uint32_t peer) noexcept { return 16384 + (block * kMaxRanks + peer) * 4u; }
+  STEPCCL_BOTH static constexpr std::size_t header_bytes() noexcept { return 20480; }
 
   // Which of a rank's ranks-1 inboxes `from` writes.
   STEPCCL_BOTH static constexpr std::uint32_t inbox(std::uint32_t from, std::uint32_t to) noexcept { return from < to ? from : from - 1; }
@@ -59,9 +66,15 @@ struct LaneLayout {
     return header_bytes() + static_cast<std::size_t>(ranks - 1) * 2 * kMaxBlocks * (2u * kFlaggedBytes) +
            ((static_cast<std::size_t>(inbox(from, to)) * kSlots + slot) * kMaxBlocks + block) * piece_bytes;
   }
-  STEPCCL_BOTH constexpr std::size_t bytes() const noexcept {
+  STEPCCL_BOTH constexpr std::size_t packed(std::uint32_t from, std::uint32_t to, std::uint32_t slot, std::uint32_t block) const noexcept {
+    return packed_begin() + ((static_cast<std::size_t>(inbox(from, to)) * 2 + slot) * kMaxBlocks + block) * packed_lines * kLineBytes;
+  }
+  STEPCCL_BOTH constexpr std::size_t packed_begin() const noexcept {
     return header_bytes() + static_cast<std::size_t>(ranks - 1) * kMaxBlocks * (4u * kFlaggedBytes + static_cast<std::size_t>(kSlots) * piece_bytes);
   }
+  STEPCCL_BOTH constexpr std::size_t bytes() const noexcept { return packed_begin() + static_cast<std::size_t>(ranks - 1) * 2 * kMaxBlocks * packed_lines * kLineBytes; }
+  // Of one message over so many blocks.
+  STEPCCL_BOTH constexpr std::uint64_t packed_bytes(std::uint32_t blocks) const noexcept { return static_cast<std::uint64_t>(blocks) * packed_lines * kLineData; }
 };
 
 // Pinned host memory that kernels look at while they wait, and report to.
@@ -121,17 +134,18 @@ struct DirectArgs {
   unsigned char* target[kMaxRanks];
 };
 
-// Sums of chunks, out of this rank's places or where they lie.
+// Sums of chunks, out of this rank's places.
 struct PipelineArgs {
   Common common;
   std::uint64_t bytes;  // of this rank's segment
   std::uint64_t chunk;
   std::uint64_t place_stride;               // from one place of a peer to its next
-  std::uint32_t resident;                   // 1: place is the peer's segment itself, seen over the link
-  std::uint32_t reserved;
+  std::uint32_t targets;                    // peers that get the sums from the kernel itself
+  std::uint32_t slots;                      // places of each peer
   const unsigned char* own;                 // this rank's data of its segment
   unsigned char* out;
   const unsigned char* place[kMaxRanks];    // by peer, the first
+  unsigned char* target[kMaxRanks];
 };
 
 struct GateArgs {
@@ -146,6 +160,11 @@ struct Cut {
   STEPCCL_BOTH static constexpr std::uint64_t flagged_share(std::uint64_t bytes, std::uint32_t blocks) noexcept {
     const std::uint64_t lines = (bytes + 7) / 8;
     return (lines + blocks - 1) / blocks * 8;
+  }
+  // Packed: lines, block after block.
+  STEPCCL_BOTH static constexpr std::uint64_t packed_share(std::uint64_t bytes, std::uint32_t blocks) noexcept {
+    const std::uint64_t lines = (bytes + kLineData - 1) / kLineData;
+    return (lines + blocks - 1) / blocks * kLineData;
   }
   // Staged: piece i of block b begins at (i * blocks + b) * share.
   STEPCCL_BOTH static constexpr std::uint64_t staged_share(std::uint64_t bytes, std::uint32_t blocks, std::uint32_t piece_bytes) noexcept {

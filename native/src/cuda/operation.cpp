@@ -248,6 +248,12 @@ std::uint32_t flagged_blocks(std::uint64_t bytes, std::uint32_t budget, const Th
   return static_cast<std::uint32_t>(std::clamp<std::uint64_t>(wanted, 1, budget));
 }
 
+std::uint32_t packed_blocks(std::uint64_t bytes, std::uint32_t budget, std::uint32_t lines, const Thresholds& thresholds) noexcept {
+  const std::uint64_t each = std::min<std::uint64_t>(thresholds.packed_block_bytes, std::uint64_t{lines} * kLineData);
+  const std::uint64_t wanted = (bytes + each - 1) / each;
+  return static_cast<std::uint32_t>(std::clamp<std::uint64_t>(wanted, 1, budget));
+}
+
 std::uint32_t staged_blocks(std::uint64_t bytes, std::uint32_t budget, const Thresholds& thresholds) noexcept {
   const std::uint64_t wanted = (bytes + thresholds.staged_block_bytes - 1) / thresholds.staged_block_bytes;
   return static_cast<std::uint32_t>(std::clamp<std::uint64_t>(wanted, 1, budget));

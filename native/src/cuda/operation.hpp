@@ -70,22 +70,28 @@ struct Share {
 // Up to which message size a path is taken, and how many blocks a kernel gets; measured on the machine at hand.
 struct Thresholds {
   std::uint64_t flagged_bytes = 256u << 10;
+  std::uint64_t packed_bytes = 0;                // above flagged_bytes, as far as the lane's lines go
+  std::uint64_t spread_bytes = 16u << 20;        // broadcast between windows: by kernels, above by copy engines
   std::uint64_t one_shot_bytes = 256u << 10;  // with more than two ranks
   std::uint64_t staged_reduce_bytes = 768u << 10;  // above: direct, where the buffers are windows
-  std::uint64_t pipeline_bytes = 64u << 20;      // above: copy engines and a few blocks
-  std::uint64_t staged_copy_bytes = 2u << 20;    // above: copy engines, where the buffers are windows
+  std::uint64_t pipeline_bytes = 64u << 20;      // above: copy engines and a few blocks, where direct is not possible
+  std::uint64_t push_bytes = 1ull << 40;         // all_reduce above: copy engines and a few blocks, though direct were possible
+  std::uint64_t staged_copy_bytes = 2u << 20;    // above: kernels or copy engines, where the buffers are windows
   std::uint64_t paged_bytes = 8u << 20;          // above: page by page, where the buffers are no windows
+  std::uint32_t plain_wait_us = 2000;            // how long a call on plain buffers waits for the other ranks' calls; 0 = it stages them
   std::uint32_t flagged_block_bytes = 4u << 10;  // one more block for each
   std::uint32_t staged_block_bytes = 16u << 10;
   std::uint32_t bulk_blocks = 16;
   std::uint32_t direct_blocks = 24;
-  std::uint32_t pipeline_blocks = 12;
+  std::uint32_t packed_block_bytes = 8u << 10;
+  std::uint32_t pipeline_blocks = 24;
 
   // JSON object with any of the members above. INVALID_CONFIGURATION names what is wrong.
   [[nodiscard]] static Expected<Thresholds> parse(const std::string& json);
 };
 
 [[nodiscard]] std::uint32_t flagged_blocks(std::uint64_t bytes, std::uint32_t budget, const Thresholds& thresholds) noexcept;
+[[nodiscard]] std::uint32_t packed_blocks(std::uint64_t bytes, std::uint32_t budget, std::uint32_t lines, const Thresholds& thresholds) noexcept;
 [[nodiscard]] std::uint32_t staged_blocks(std::uint64_t bytes, std::uint32_t budget, const Thresholds& thresholds) noexcept;
 
 }  // namespace stepccl::cuda

@@ -111,7 +111,7 @@ Status Engine::run_paged(Flight& flight, const Operation& operation, bool host_m
     Status status;
     if (!part.reduces()) status = launch_copies(flight, part);
     else if (direct_possible(part, hopper_)) status = launch_direct(flight, part, hopper_);
-    else status = launch_exchange(flight, part, false);
+    else status = launch_exchange(flight, part, Kernels::kStaged);
     if (!status.ok()) return status;
     STEPCCL_CU(*driver_, kPhase, cuEventRecord, arrived, flight.stream);
     STEPCCL_CU(*driver_, kPhase, cuStreamWaitEvent, out, arrived, 0);

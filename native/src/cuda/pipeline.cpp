@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Large reductions: copy engines carry the chunks, a few thread blocks add them, and all of it overlaps.
 //
-// Every rank owns a segment of the array. Where send is a window, one kernel of the owner reads the peers' data of it
-// over the link, chunk after chunk, and adds in the order of the ranks. Where it isn't, the peers' copy engines push their chunks of it into places of the owner; the
-// kernel adds what has come and tells who may send the next one. For
-// all_reduce the owner's copy engine pushes each sum into everyone's recv. All flags end at 0, so graphs can be replayed.
+// Every rank owns a segment of the array. The peers' copy engines push their chunks of it into places of the owner; its
+// kernel adds what has come in the order of the ranks and tells who may send the next one. For all_reduce the sums go to
+// everyone's recv: from the kernel itself, whose stores and the engines' copies share the link better than two rows of
+// copies do; or, where the call may use only few blocks, by copy engines again. All flags end at 0, so graphs can be
+// replayed.
 //
 // Nothing queued here waits for anything that the same rank queues later, in whichever stream; so the operation ends
 // even where all streams share one hardware queue.
@@ -17,6 +18,8 @@ namespace stepccl::cuda {
 namespace {
 
 constexpr stepccl_phase_t kPhase = STEPCCL_PHASE_TRANSFER;
+
+constexpr std::uint32_t kPushingBlocks = 16;  // fewer can't fill the link by stores
 
 bool aligned(const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer) % 16 == 0; }
 
@@ -35,8 +38,7 @@ bool Engine::pipeline_possible(const Operation& operation) const {
 
 Status Engine::make_places(Lane& lane) {
   if (lane.places[rank_] != 0) return {};
-  const std::uint64_t place = place_bytes();
-  auto window = allocate_window(place * kChunkSlots * (world_ - 1));
+  auto window = allocate_window(kPlacesBytes);
   if (!window.ok()) return window.take_error();
   windows_.erase(window.value().base[rank_]);  // nobody's buffer
   lane.places = window.value().base;
@@ -47,10 +49,7 @@ Status Engine::make_places(Lane& lane) {
 Status Engine::launch_pipeline(Flight& flight, const Operation& operation) {
   Lane& lane = *flight.lane;
   const std::uint64_t bytes = operation.bytes();
-  const Window* readable = operation.kind == STEPCCL_ALL_REDUCE ? window_of(operation.send, bytes) : nullptr;
-  if (readable == nullptr) {
-    if (Status status = make_places(lane); !status.ok()) return status;
-  }
+  if (Status status = make_places(lane); !status.ok()) return status;
   const auto send = reinterpret_cast<CUdeviceptr>(operation.send);
   const auto recv = reinterpret_cast<CUdeviceptr>(operation.recv);
   const bool spreads = operation.kind == STEPCCL_ALL_REDUCE;
@@ -59,18 +58,19 @@ Status Engine::launch_pipeline(Flight& flight, const Operation& operation) {
     if (operation.kind == STEPCCL_REDUCE_SCATTER) return {owner * bytes, bytes};
     return {0, owner == operation.root ? bytes : 0};
   };
-  // The same on every rank: a chunk fills its place, or an eighth of the segment where that is less.
+  // The same on every rank: a chunk fills its place, or a fourth of the segment where that is less.
+  const std::uint32_t slots = std::clamp(config_.pipeline_depth, 2u, kChunkSlots);
+  const std::uint64_t place_bytes = kPlacesBytes / (world_ - 1) / slots / 65536 * 65536;
   std::uint64_t largest = 0;
   for (std::uint32_t owner = 0; owner < world_; ++owner) largest = std::max(largest, segment(owner).bytes);
-  const std::uint64_t chunk = std::min<std::uint64_t>(place_bytes(), std::max<std::uint64_t>((largest / 8 + 65535) / 65536 * 65536, 1u << 20));
+  const std::uint64_t chunk = std::min<std::uint64_t>(place_bytes, std::max<std::uint64_t>((largest / 4 + 65535) / 65536 * 65536, 1u << 20));
   const auto chunks_of = [&](std::uint32_t owner) { return (segment(owner).bytes + chunk - 1) / chunk; };
   const std::uint64_t rounds = (largest + chunk - 1) / chunk;
-  if (rounds > kNumbers) return make_error(STEPCCL_ERROR_UNSUPPORTED, STEPCCL_PHASE_ARGUMENTS, "the array is larger than " + std::to_string(kNumbers) + " chunks");
   const Share mine = segment(rank_);
   const std::uint64_t own_chunks = chunks_of(rank_);
   const CUdeviceptr result = recv + (spreads ? mine.begin : 0);
   const auto place_of = [&](std::uint32_t owner, std::uint32_t from, std::uint32_t slot) {
-    return lane.places[owner] + (std::uint64_t{LaneLayout::inbox(from, owner)} * kChunkSlots + slot) * place_bytes();
+    return lane.places[owner] + (std::uint64_t{LaneLayout::inbox(from, owner)} * slots + slot) * place_bytes;
   };
 
   if (Status status = synchronise(flight, flight.stream, Phase::kReady); !status.ok()) return status;
@@ -78,44 +78,50 @@ Status Engine::launch_pipeline(Flight& flight, const Operation& operation) {
   // A stream for each place and role: what passes between two copies of one is hidden by the copies of the others.
   const std::span<const CUstream> sending(side_streams_.data() + 1, kChunkSlots);
   const std::span<const CUstream> spreading(side_streams_.data() + 1 + kChunkSlots, kChunkSlots);
-  const std::uint32_t first_side = readable != nullptr ? 1 + kChunkSlots : 1;
-  const std::uint32_t sides = 1 + (spreads ? 2 * kChunkSlots : kChunkSlots);
-  for (std::uint32_t side = first_side; side < sides; ++side) STEPCCL_CU(*driver_, kPhase, cuStreamWaitEvent, side_streams_[side], fork_, 0);
+  const std::uint32_t blocks = std::min(flight.budget, config_.thresholds.pipeline_blocks);
+  const bool pushes = spreads && blocks >= kPushingBlocks;
+  const bool copies_out = spreads && !pushes;
+  const std::uint32_t sides = 1 + (copies_out ? 2 * kChunkSlots : kChunkSlots);
+  for (std::uint32_t side = 1; side < sides; ++side) STEPCCL_CU(*driver_, kPhase, cuStreamWaitEvent, side_streams_[side], fork_, 0);
 
   if (own_chunks != 0) {
     PipelineArgs args{};
     fill_common(args.common, flight, operation);
     args.bytes = mine.bytes;
     args.chunk = chunk;
-    args.place_stride = place_bytes();
-    args.resident = readable != nullptr ? 1 : 0;
+    args.place_stride = place_bytes;
+    args.slots = slots;
     args.own = reinterpret_cast<const unsigned char*>(send + mine.begin);
     args.out = reinterpret_cast<unsigned char*>(result);
     for (std::uint32_t peer = 0; peer < world_; ++peer) {
       if (peer == rank_) continue;
-      args.place[peer] = reinterpret_cast<const unsigned char*>(readable != nullptr ? at_peer(*readable, rank_, send + mine.begin, peer) : place_of(rank_, peer, 0));
+      args.place[peer] = reinterpret_cast<const unsigned char*>(place_of(rank_, peer, 0));
     }
-    const std::uint32_t blocks = std::min(flight.budget, spreads ? config_.thresholds.pipeline_blocks : config_.thresholds.pipeline_blocks * 2);
+    for (std::uint32_t step = 1; step < world_ && pushes; ++step) {
+      const std::uint32_t peer = (rank_ + step) % world_;
+      args.target[args.targets++] = reinterpret_cast<unsigned char*>(at_peer(*window_of(operation.recv, 1), rank_, result, peer));
+    }
+    if (pushes) flight.ticket->link_bytes += mine.bytes * (world_ - 1);
     if (Status status = launch(flight, kernels_.get(Kernels::kPipeline, Kernels::arithmetic_for(operation.datatype, operation.redop)), blocks, kThreads, 0, &args); !status.ok()) return status;
   }
   std::vector<CUstreamBatchMemOpParams> ops;
-  if (readable != nullptr) flight.ticket->link_bytes += bytes - mine.bytes;
   for (std::uint64_t k = 0; k < rounds; ++k) {
-    const auto slot = static_cast<std::uint32_t>(k % kChunkSlots);
+    const auto slot = static_cast<std::uint32_t>(k % slots);
     for (std::uint32_t step = 1; step < world_; ++step) {
       const std::uint32_t peer = (rank_ + step) % world_;
-      if (readable != nullptr || k >= chunks_of(peer)) continue;
+      if (k >= chunks_of(peer)) continue;
       const Share theirs = segment(peer);
-      if (k >= kChunkSlots) await(ops, lane.local + LaneLayout::chunk_free(slot, peer));
+      if (k >= slots) await(ops, lane.local + LaneLayout::chunk_free(slot, peer));
       if (Status status = submit(sending[slot], ops); !status.ok()) return status;
       const std::uint64_t length = std::min(chunk, theirs.bytes - k * chunk);
       STEPCCL_CU(*driver_, kPhase, cuMemcpyAsync, place_of(peer, rank_, slot), send + theirs.begin + k * chunk, length, sending[slot]);
-      // Told by the same engine right behind the data: a memory operation would change channels.
-      STEPCCL_CU(*driver_, kPhase, cuMemcpyAsync, lane.base[peer] + LaneLayout::chunk_came(slot, rank_), numbers_ + k * 4, 4, sending[slot]);
+      // While this stream tells, another one's copy is under way.
+      post(ops, lane.base[peer] + LaneLayout::chunk_came(slot, rank_), static_cast<std::uint32_t>(k + 1));
+      if (Status status = submit(sending[slot], ops); !status.ok()) return status;
       ++flight.ticket->copies;
       flight.ticket->link_bytes += length;
     }
-    if (!spreads || k >= own_chunks) continue;
+    if (!copies_out || k >= own_chunks) continue;
     await_at_least(ops, lane.local + LaneLayout::chunk_done(), static_cast<std::uint32_t>(k + 1));
     if (Status status = submit(spreading[slot], ops); !status.ok()) return status;
     const std::uint64_t length = std::min(chunk, mine.bytes - k * chunk);
@@ -127,7 +133,7 @@ Status Engine::launch_pipeline(Flight& flight, const Operation& operation) {
       flight.ticket->link_bytes += length;
     }
   }
-  for (std::uint32_t side = first_side; side < sides; ++side) {
+  for (std::uint32_t side = 1; side < sides; ++side) {
     STEPCCL_CU(*driver_, kPhase, cuEventRecord, side_events_[side], side_streams_[side]);
     STEPCCL_CU(*driver_, kPhase, cuStreamWaitEvent, flight.stream, side_events_[side], 0);
   }

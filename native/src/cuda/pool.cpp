@@ -273,6 +273,10 @@ Status Engine::deregister(void* pointer) {
 }
 
 const Window* Engine::window_of(CUdeviceptr pointer, std::uint64_t bytes) const {
+  for (std::uint32_t i = 0; i < guest_count_; ++i) {
+    const std::uint64_t inside = pointer - guests_[i].base[rank_];
+    if (inside < guests_[i].bytes && bytes <= guests_[i].bytes - inside) return &guests_[i];
+  }
   auto next = windows_.upper_bound(pointer);
   if (next == windows_.begin()) return nullptr;
   const Window& window = std::prev(next)->second;

@@ -12,6 +12,13 @@ namespace {
 
 constexpr stepccl_phase_t kPhase = STEPCCL_PHASE_TRANSFER;
 constexpr std::uint32_t kZeroedTickets = 64;
+constexpr std::uint32_t kSpreadingBlocks = 8;  // fewer are slower than a copy engine
+
+// An all_reduce in two steps sends shares; otherwise a message is what the operation says.
+std::uint64_t packed_message(const Operation& operation, std::uint32_t world, std::uint64_t one_shot_bytes) {
+  const std::uint64_t bytes = operation.message_bytes(world);
+  return operation.kind == STEPCCL_ALL_REDUCE && world > 2 && bytes > one_shot_bytes ? share_of(bytes, 0, world).bytes : bytes;
+}
 
 Error device_error(std::string cause) { return make_error(STEPCCL_ERROR_WRONG_DEVICE, STEPCCL_PHASE_ARGUMENTS, std::move(cause)); }
 
@@ -133,17 +140,21 @@ Expected<stepccl_cuda_path_t> Engine::choose_path(const Operation& operation, st
   const std::uint64_t flagged_limit = std::uint64_t{flight.budget} * kFlaggedBytes;
   // Pairs choose alike without knowing of each other's other pairs.
   const bool flagged_fits = !operation.pairwise() && bytes <= flagged_limit;
+  const bool packed_fits = !operation.pairwise() && packed_message(operation, world_, limits.one_shot_bytes) <= layout_.packed_bytes(flight.budget);
   const bool empty = operation.kind == STEPCCL_BARRIER || (bytes == 0 && !operation.pairwise());
   switch (wanted) {
     case STEPCCL_CUDA_PATH_AUTO: break;
     case STEPCCL_CUDA_PATH_FLAGGED:
       if (flagged_fits) return STEPCCL_CUDA_PATH_FLAGGED;
       return make_error(STEPCCL_ERROR_UNSUPPORTED, STEPCCL_PHASE_ARGUMENTS, "the message is too large for flagged lines, or sent between two ranks only");
+    case STEPCCL_CUDA_PATH_PACKED:
+      if (packed_fits) return STEPCCL_CUDA_PATH_PACKED;
+      return make_error(STEPCCL_ERROR_UNSUPPORTED, STEPCCL_PHASE_ARGUMENTS, "the message is too large for the lane's lines, or sent between two ranks only");
     case STEPCCL_CUDA_PATH_STAGED: return STEPCCL_CUDA_PATH_STAGED;
     case STEPCCL_CUDA_PATH_DIRECT:
     case STEPCCL_CUDA_PATH_BULK:
-      if (direct_possible(operation, wanted == STEPCCL_CUDA_PATH_BULK)) return static_cast<stepccl_cuda_path_t>(wanted);
-      return make_error(STEPCCL_ERROR_UNSUPPORTED, STEPCCL_PHASE_ARGUMENTS, "this path wants a reduction, buffers inside windows, 16-byte alignment, and for bulk copies compute capability 9.0");
+      if (direct_possible(operation, wanted == STEPCCL_CUDA_PATH_BULK) || (wanted == STEPCCL_CUDA_PATH_DIRECT && spread_possible(operation))) return static_cast<stepccl_cuda_path_t>(wanted);
+      return make_error(STEPCCL_ERROR_UNSUPPORTED, STEPCCL_PHASE_ARGUMENTS, "this path wants buffers inside windows and 16-byte alignment, and for bulk copies a reduction and compute capability 9.0");
     case STEPCCL_CUDA_PATH_PIPELINE:
       if (pipeline_possible(operation)) return STEPCCL_CUDA_PATH_PIPELINE;
       return make_error(STEPCCL_ERROR_UNSUPPORTED, STEPCCL_PHASE_ARGUMENTS, "this path wants a reduction, 16-byte alignment, and for all_reduce a recv inside a window");
@@ -154,13 +165,15 @@ Expected<stepccl_cuda_path_t> Engine::choose_path(const Operation& operation, st
       if (!operation.pairwise() && operation.kind != STEPCCL_BARRIER) return STEPCCL_CUDA_PATH_PAGED;
       return make_error(STEPCCL_ERROR_UNSUPPORTED, STEPCCL_PHASE_ARGUMENTS, "this operation does not go page by page");
   }
+  if (varying_agreed_) return STEPCCL_CUDA_PATH_COPY_ENGINE;
   if (empty || (flagged_fits && bytes <= limits.flagged_bytes)) return STEPCCL_CUDA_PATH_FLAGGED;
+  if (packed_fits && bytes <= limits.packed_bytes) return STEPCCL_CUDA_PATH_PACKED;
   if (operation.reduces()) {
     const bool direct = bytes > limits.staged_reduce_bytes && direct_possible(operation, false);
-    if (bytes > limits.pipeline_bytes && pipeline_possible(operation) && !direct) return STEPCCL_CUDA_PATH_PIPELINE;
+    if (bytes > (!direct ? limits.pipeline_bytes : operation.kind == STEPCCL_ALL_REDUCE ? limits.push_bytes : ~0ull) && pipeline_possible(operation)) return STEPCCL_CUDA_PATH_PIPELINE;
     if (direct) return STEPCCL_CUDA_PATH_DIRECT;
   } else if (bytes > limits.staged_copy_bytes && copies_possible(operation)) {
-    return STEPCCL_CUDA_PATH_COPY_ENGINE;
+    return operation.kind == STEPCCL_BROADCAST && bytes <= limits.spread_bytes && spread_possible(operation) && flight.budget >= kSpreadingBlocks ? STEPCCL_CUDA_PATH_DIRECT : STEPCCL_CUDA_PATH_COPY_ENGINE;
   }
   // No window: through windows of the engine's own, which a captured graph can't share with others.
   if (bytes > (page_bytes_ != 0 ? page_bytes_ : limits.paged_bytes) && !operation.pairwise() && !flight.capturing) return STEPCCL_CUDA_PATH_PAGED;
@@ -282,9 +295,10 @@ Status Engine::gate(Flight& flight, bool entering) {
 
 Status Engine::dispatch(Flight& flight, Operation& operation, stepccl_cuda_path_t path, bool host_memory) {
   switch (path) {
-    case STEPCCL_CUDA_PATH_FLAGGED: return launch_exchange(flight, operation, true);
-    case STEPCCL_CUDA_PATH_STAGED: return launch_exchange(flight, operation, false);
-    case STEPCCL_CUDA_PATH_DIRECT: return launch_direct(flight, operation, false);
+    case STEPCCL_CUDA_PATH_FLAGGED: return launch_exchange(flight, operation, Kernels::kFlagged);
+    case STEPCCL_CUDA_PATH_PACKED: return launch_exchange(flight, operation, Kernels::kPacked);
+    case STEPCCL_CUDA_PATH_STAGED: return launch_exchange(flight, operation, Kernels::kStaged);
+    case STEPCCL_CUDA_PATH_DIRECT: return operation.reduces() ? launch_direct(flight, operation, false) : launch_spread(flight, operation);
     case STEPCCL_CUDA_PATH_BULK: return launch_direct(flight, operation, true);
     case STEPCCL_CUDA_PATH_COPY_ENGINE: return launch_copies(flight, operation);
     case STEPCCL_CUDA_PATH_PIPELINE: return launch_pipeline(flight, operation);
@@ -306,6 +320,19 @@ Status Engine::execute(Operation& operation, CUstream stream, stepccl_cuda_call_
   Flight flight;
   flight.budget = call != nullptr && call->size >= 12 && call->sm_budget != 0 ? call->sm_budget : config_.sm_budget != 0 ? config_.sm_budget : kMaxBlocks;
   if (Status status = find_capture(flight, stream); !status.ok()) return status;
+  struct Farewell {
+    Engine& engine;
+    ~Farewell() {
+      engine.guest_count_ = 0;
+      engine.varying_agreed_ = false;
+    }
+  } farewell{*this};
+  if (!host_memory && (call == nullptr || call->path == STEPCCL_CUDA_PATH_AUTO)) {
+    if (Status status = invite_guests(operation, flight.capturing); !status.ok()) {
+      fail(status.error());
+      return status;
+    }
+  }
   auto path = choose_path(operation, host_memory ? static_cast<std::uint32_t>(STEPCCL_CUDA_PATH_PAGED) : call != nullptr ? call->path : 0u, flight);
   if (!path.ok()) return path.take_error();
   if (Status status = enter(flight, stream, operation); !status.ok()) return status;

@@ -24,6 +24,11 @@ Expected<Thresholds> Thresholds::parse(const std::string& text) {
   };
   const Row rows[] = {
       {"flagged_bytes", 0, kMaxBlocks * kFlaggedBytes, &thresholds.flagged_bytes, nullptr},
+      {"push_bytes", 0, 1ull << 40, &thresholds.push_bytes, nullptr},
+      {"packed_bytes", 0, 1u << 30, &thresholds.packed_bytes, nullptr},
+      {"spread_bytes", 0, 1ull << 40, &thresholds.spread_bytes, nullptr},
+      {"packed_block_bytes", 64, 1u << 20, nullptr, &thresholds.packed_block_bytes},
+      {"plain_wait_us", 0, 60'000'000, nullptr, &thresholds.plain_wait_us},
       {"one_shot_bytes", 0, 1u << 30, &thresholds.one_shot_bytes, nullptr},
       {"staged_reduce_bytes", 0, 1ull << 40, &thresholds.staged_reduce_bytes, nullptr},
       {"staged_copy_bytes", 0, 1ull << 40, &thresholds.staged_copy_bytes, nullptr},

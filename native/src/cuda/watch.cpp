@@ -60,7 +60,7 @@ std::optional<Error> Engine::last_error() const {
 void Engine::release_waiters() {
   for (const Lane& lane : lanes_) {
     driver_->cuMemcpyHtoDAsync_v2(lane.local, ones_, 2048, watch_stream_);
-    driver_->cuMemcpyHtoDAsync_v2(lane.local + LaneLayout::chunk_came(0, 0), ones_, LaneLayout::header_bytes() - LaneLayout::chunk_came(0, 0), watch_stream_);
+    driver_->cuMemcpyHtoDAsync_v2(lane.local + LaneLayout::chunk_came(0, 0), ones_, LaneLayout::chunk_end() - LaneLayout::chunk_came(0, 0), watch_stream_);
   }
   driver_->cuMemcpyHtoDAsync_v2(words_, &gate_words_[32], sizeof(std::uint32_t), watch_stream_);  // 0: the gate is open
 }

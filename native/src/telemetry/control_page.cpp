@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
+#include <cstdint>
 #include <cstring>
 
 #include "core/fd.hpp"

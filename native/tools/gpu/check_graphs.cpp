@@ -1,60 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Captured operations: replays, several graphs and streams at once, eager calls among them, the legacy default stream.
-#include <dlfcn.h>
-
 #include <cstdlib>
 
 #include "gpu/check.hpp"
+#include "gpu/graphs.hpp"
 
 namespace gpu {
-namespace {
-
-struct Graph {
-  CUgraph graph = nullptr;
-  CUgraphExec exec = nullptr;
-};
-
-// The calls that only this program needs of the driver.
-struct GraphCalls {
-  CUresult (*begin)(CUstream, CUstreamCaptureMode);
-  CUresult (*end)(CUstream, CUgraph*);
-  CUresult (*instantiate)(CUgraphExec*, CUgraph, unsigned long long);
-  CUresult (*launch)(CUgraphExec, CUstream);
-  CUresult (*destroy)(CUgraph);
-  CUresult (*destroy_exec)(CUgraphExec);
-};
-
-template <class F>
-Graph capture(const Rank& self, const GraphCalls& calls, CUstream stream, F&& body) {
-  Graph made;
-  self.cu(calls.begin(stream, CU_STREAM_CAPTURE_MODE_GLOBAL), "begin capture");
-  body();
-  self.cu(calls.end(stream, &made.graph), "end capture");
-  self.cu(calls.instantiate(&made.exec, made.graph, 0), "instantiate");
-  return made;
-}
-
-GraphCalls graph_calls() {
-  void* library = ::dlopen("libcuda.so.1", RTLD_NOW);
-  GraphCalls calls{};
-  const auto find = [&](const char* name) {
-    void* symbol = ::dlsym(library, name);
-    if (symbol == nullptr) throw Problem(std::string(name) + " is missing");
-    return symbol;
-  };
-  calls.begin = reinterpret_cast<decltype(calls.begin)>(find("cuStreamBeginCapture_v2"));
-  calls.end = reinterpret_cast<decltype(calls.end)>(find("cuStreamEndCapture"));
-  calls.instantiate = reinterpret_cast<decltype(calls.instantiate)>(find("cuGraphInstantiateWithFlags"));
-  calls.launch = reinterpret_cast<decltype(calls.launch)>(find("cuGraphLaunch"));
-  calls.destroy = reinterpret_cast<decltype(calls.destroy)>(find("cuGraphDestroy"));
-  calls.destroy_exec = reinterpret_cast<decltype(calls.destroy_exec)>(find("cuGraphExecDestroy"));
-  return calls;
-}
-
-}  // namespace
 
 void check_graphs(Rank& self) {
-  const GraphCalls calls = graph_calls();
+  const GraphCalls calls;
+  constexpr CUstreamCaptureMode kMode = CU_STREAM_CAPTURE_MODE_GLOBAL;
   constexpr std::uint64_t kBytes = 8u << 20;
   const CUdeviceptr buffers[4] = {self.window(kBytes), self.window(kBytes), self.window(kBytes), self.window(kBytes)};
   CUstream other = nullptr;
@@ -70,40 +25,53 @@ void check_graphs(Rank& self) {
     self.download(got.data(), at, got.size());
     return got == wanted;
   };
+  // Where and how a result is wrong.
+  std::string detail;
+  const auto look = [&](const Case& c, CUdeviceptr at, const std::string& what) {
+    const auto wanted = expected(c, self.world, self.rank);
+    std::vector<unsigned char> got(wanted.size());
+    self.download(got.data(), at, got.size());
+    std::size_t bad = 0;
+    std::size_t first = 0;
+    for (std::size_t i = got.size(); i-- > 0;) bad += got[i] != wanted[i], first = got[i] != wanted[i] ? i : first;
+    if (bad != 0 && detail.empty()) detail = what + ": rank " + std::to_string(self.rank) + " has " + std::to_string(bad) + " wrong bytes of " + std::to_string(got.size()) + ", the first at " + std::to_string(first);
+    if (bad != 0) std::fprintf(stderr, "%s\n", detail.c_str());
+    return bad == 0;
+  };
   const auto tell = [&](const char* name, bool well) {
     const bool all = self.sum(well ? 0 : 1) == 0;
-    if (self.rank == 0) report("graphs", name, all);
+    if (self.rank == 0) report("graphs", name, all, detail);
     if (!all) throw Problem(std::string(name) + " is wrong");
   };
 
   // One graph with every kind of path, replayed with new data.
   Case reduce{STEPCCL_ALL_REDUCE, STEPCCL_BFLOAT16, STEPCCL_SUM, 1u << 20, 0, 0};
   Case small{STEPCCL_ALL_REDUCE, STEPCCL_FLOAT32, STEPCCL_SUM, 1000, 0, 0};
+  Case middle{STEPCCL_ALL_REDUCE, STEPCCL_BFLOAT16, STEPCCL_SUM, 100'001, 0, 0};
   Case gather{STEPCCL_ALL_GATHER, STEPCCL_BFLOAT16, STEPCCL_SUM, 1u << 20, 0, 0};
-  for (const std::uint32_t path : {STEPCCL_CUDA_PATH_FLAGGED, STEPCCL_CUDA_PATH_STAGED, STEPCCL_CUDA_PATH_DIRECT, STEPCCL_CUDA_PATH_BULK, STEPCCL_CUDA_PATH_COPY_ENGINE, STEPCCL_CUDA_PATH_PIPELINE}) {
-    Case& c = path == STEPCCL_CUDA_PATH_FLAGGED ? small : path == STEPCCL_CUDA_PATH_COPY_ENGINE ? gather : reduce;
+  for (const std::uint32_t path : {STEPCCL_CUDA_PATH_FLAGGED, STEPCCL_CUDA_PATH_STAGED, STEPCCL_CUDA_PATH_DIRECT, STEPCCL_CUDA_PATH_BULK, STEPCCL_CUDA_PATH_COPY_ENGINE, STEPCCL_CUDA_PATH_PIPELINE, STEPCCL_CUDA_PATH_PACKED}) {
+    Case& c = path == STEPCCL_CUDA_PATH_FLAGGED ? small : path == STEPCCL_CUDA_PATH_PACKED ? middle : path == STEPCCL_CUDA_PATH_COPY_ENGINE ? gather : reduce;
     stepccl_cuda_call_t options = STEPCCL_CUDA_CALL_INIT;
     options.path = path;
-    Graph graph = capture(self, calls, self.stream, [&] {
+    Graph graph = calls.capture(self, self.stream, kMode, [&] {
       for (int i = 0; i < 3; ++i) self.ok(call(self, c, buffers[0], buffers[1], self.stream, &options), "captured call");
     });
     bool well = true;
     for (int replay = 0; replay < 5; ++replay) {
       c.seed = seed++;
       load(c, buffers[0]);
-      self.cu(calls.launch(graph.exec, self.stream), "launch");
+      calls.launch(self, graph, self.stream);
       self.sync();
-      well = well && same(c, buffers[1]);
+      well = look(c, buffers[1], "replay " + std::to_string(replay)) && well;
       // An eager call between two replays.
       c.seed = seed++;
       load(c, buffers[2]);
       self.ok(call(self, c, buffers[2], buffers[3], self.stream, &options), "eager call");
       self.sync();
-      well = well && same(c, buffers[3]);
+      well = look(c, buffers[3], "eager call " + std::to_string(replay)) && well;
     }
-    self.cu(calls.destroy_exec(graph.exec), "destroy");
-    self.cu(calls.destroy(graph.graph), "destroy");
-    static const char* const kNames[] = {"", "replays of flagged", "replays of staged", "replays of direct", "replays of bulk", "replays of copy engine", "", "replays of pipeline"};
+    calls.destroy(self, graph);
+    static const char* const kNames[] = {"", "replays of flagged", "replays of staged", "replays of direct", "replays of bulk", "replays of copy engine", "", "replays of pipeline", "replays of packed"};
     tell(kNames[path], well);
   }
 
@@ -111,10 +79,10 @@ void check_graphs(Rank& self) {
   {
     Case left{STEPCCL_ALL_REDUCE, STEPCCL_FLOAT32, STEPCCL_SUM, 20000, 0, seed++};
     Case right{STEPCCL_ALL_GATHER, STEPCCL_BFLOAT16, STEPCCL_SUM, 1u << 20, 0, seed++};
-    Graph first = capture(self, calls, self.stream, [&] { self.ok(call(self, left, buffers[0], buffers[1], self.stream, nullptr), "captured call"); });
+    Graph first = calls.capture(self, self.stream, kMode, [&] { self.ok(call(self, left, buffers[0], buffers[1], self.stream, nullptr), "captured call"); });
     stepccl_cuda_call_t options = STEPCCL_CUDA_CALL_INIT;
     options.path = STEPCCL_CUDA_PATH_COPY_ENGINE;
-    Graph second = capture(self, calls, other, [&] { self.ok(call(self, right, buffers[2], buffers[3], other, &options), "captured call"); });
+    Graph second = calls.capture(self, other, kMode, [&] { self.ok(call(self, right, buffers[2], buffers[3], other, &options), "captured call"); });
     bool well = true;
     for (int round = 0; round < 20; ++round) {
       left.seed = seed++;
@@ -125,11 +93,11 @@ void check_graphs(Rank& self) {
       const char* queues = std::getenv("CUDA_DEVICE_MAX_CONNECTIONS");
       const bool one_queue = queues != nullptr && std::string(queues) == "1";
       if ((round + (one_queue ? 0 : self.rank)) % 2 == 0) {
-        self.cu(calls.launch(first.exec, self.stream), "launch");
-        self.cu(calls.launch(second.exec, other), "launch");
+        calls.launch(self, first, self.stream);
+        calls.launch(self, second, other);
       } else {
-        self.cu(calls.launch(second.exec, other), "launch");
-        self.cu(calls.launch(first.exec, self.stream), "launch");
+        calls.launch(self, second, other);
+        calls.launch(self, first, self.stream);
       }
       self.sync();
       self.cu(self.driver->cuStreamSynchronize(other), "synchronize");
@@ -140,8 +108,7 @@ void check_graphs(Rank& self) {
     self.ok(stepccl_cuda_query(self.engine, &info), "query");
     well = well && info.lanes_in_use == 2 && info.shared_lanes == 0;
     for (const Graph& graph : {first, second}) {
-      self.cu(calls.destroy_exec(graph.exec), "destroy");
-      self.cu(calls.destroy(graph.graph), "destroy");
+      calls.destroy(self, graph);
     }
     tell("two graphs at once, in other orders", well);
   }
@@ -149,12 +116,11 @@ void check_graphs(Rank& self) {
   {
     Case c{STEPCCL_ALL_REDUCE, STEPCCL_FLOAT32, STEPCCL_SUM, 500, 0, seed++};
     for (int i = 0; i < 12; ++i) {
-      Graph graph = capture(self, calls, self.stream, [&] { self.ok(call(self, c, buffers[0], buffers[1], self.stream, nullptr), "captured call"); });
+      Graph graph = calls.capture(self, self.stream, kMode, [&] { self.ok(call(self, c, buffers[0], buffers[1], self.stream, nullptr), "captured call"); });
       load(c, buffers[0]);
-      self.cu(calls.launch(graph.exec, self.stream), "launch");
+      calls.launch(self, graph, self.stream);
       self.sync();
-      self.cu(calls.destroy_exec(graph.exec), "destroy");
-      self.cu(calls.destroy(graph.graph), "destroy");
+      calls.destroy(self, graph);
       self.meet();
     }
     stepccl_cuda_info_t info{};

@@ -2,8 +2,7 @@
 // Times operations on the GPUs of this host, with the columns of nccl-tests, multiprocessor time and memory held.
 //   stepccl-gpu-perf [-n GPUS] [-o OPERATION,...] [-t TYPE] [-b BYTES] [-e BYTES] [-f FACTOR] [-i ITERATIONS] [-m eager,graph]
 //                    [-p PATH,...] [-B BLOCKS,...] [-k window|plain] [-c 0|1] [-d COPIES_AT_ONCE] [-P PAGE_BYTES]
-//                    [-I 0|1: in place] [-T SECONDS] [-j FILE]
-#include <dlfcn.h>
+//                    [-I 0|1: in place] [-D PIPELINE_DEPTH] [-T SECONDS] [-j FILE]
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,12 +13,13 @@
 
 #include "core/clock.hpp"
 #include "gpu/expected.hpp"
+#include "gpu/graphs.hpp"
 
 using namespace gpu;
 
 namespace {
 
-constexpr const char* kPaths[] = {"auto", "flagged", "staged", "direct", "bulk", "copy_engine", "paged", "pipeline"};
+constexpr const char* kPaths[] = {"auto", "flagged", "staged", "direct", "bulk", "copy_engine", "paged", "pipeline", "packed"};
 constexpr const char* kOperations[] = {"all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "scatter", "gather", "all_to_all", "send_recv", "barrier"};
 
 struct Options {
@@ -39,6 +39,7 @@ struct Options {
   std::uint32_t timeout_s = 300;
   std::uint64_t page_bytes = 0;
   bool in_place = false;
+  std::uint32_t pipeline_depth = 0;
   std::string json;
 };
 
@@ -106,6 +107,7 @@ Options parse(int argc, char** argv) {
       case 'c': options.check = std::atoi(value) != 0; break;
       case 'd': options.copies_at_once = static_cast<std::uint32_t>(std::atoi(value)); break;
       case 'P': options.page_bytes = bytes_of(value); break;
+      case 'D': options.pipeline_depth = static_cast<std::uint32_t>(std::atoi(value)); break;
       case 'I': options.in_place = std::atoi(value) != 0; break;
       case 'T': options.timeout_s = static_cast<std::uint32_t>(std::atoi(value)); break;
       case 'j': options.json = value; break;
@@ -126,26 +128,6 @@ double busbw_factor(stepccl_collective_t kind, double n) {
 
 // Whether size counts all ranks' blocks together, as nccl-tests does.
 bool counts_all(stepccl_collective_t kind) { return kind != STEPCCL_ALL_REDUCE && kind != STEPCCL_BROADCAST && kind != STEPCCL_REDUCE; }
-
-struct GraphCalls {
-  CUresult (*begin)(CUstream, CUstreamCaptureMode) = nullptr;
-  CUresult (*end)(CUstream, CUgraph*) = nullptr;
-  CUresult (*instantiate)(CUgraphExec*, CUgraph, unsigned long long) = nullptr;
-  CUresult (*launch)(CUgraphExec, CUstream) = nullptr;
-  CUresult (*destroy)(CUgraph) = nullptr;
-  CUresult (*destroy_exec)(CUgraphExec) = nullptr;
-
-  GraphCalls() {
-    void* library = ::dlopen("libcuda.so.1", RTLD_NOW);
-    const auto find = [&](auto& to, const char* name) { to = reinterpret_cast<std::remove_reference_t<decltype(to)>>(::dlsym(library, name)); };
-    find(begin, "cuStreamBeginCapture_v2");
-    find(end, "cuStreamEndCapture");
-    find(instantiate, "cuGraphInstantiateWithFlags");
-    find(launch, "cuGraphLaunch");
-    find(destroy, "cuGraphDestroy");
-    find(destroy_exec, "cuGraphExecDestroy");
-  }
-};
 
 void time_all(Rank& self, const Options& options) {
   const GraphCalls calls;
@@ -183,16 +165,14 @@ void time_all(Rank& self, const Options& options) {
             const std::uint32_t inner = graph ? 20 : 1;
             std::uint32_t rounds = options.iterations != 0 ? options.iterations : size <= 1u << 20 ? 200 : size <= 64u << 20 ? 50 : 10;
             if (graph) rounds = std::max(3u, rounds / 10);
-            CUgraph made = nullptr;
-            CUgraphExec exec = nullptr;
+            Graph made;
             if (graph) {
-              self.cu(calls.begin(self.stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL), "begin capture");
-              for (std::uint32_t i = 0; i < inner; ++i) self.ok(call(self, c, send, recv, self.stream, &call_options), "captured call");
-              self.cu(calls.end(self.stream, &made), "end capture");
-              self.cu(calls.instantiate(&exec, made, 0), "instantiate");
+              made = calls.capture(self, self.stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL, [&] {
+                for (std::uint32_t i = 0; i < inner; ++i) self.ok(call(self, c, send, recv, self.stream, &call_options), "captured call");
+              });
             }
             const auto once = [&] {
-              if (graph) self.cu(calls.launch(exec, self.stream), "launch");
+              if (graph) calls.launch(self, made, self.stream);
               else self.ok(call(self, c, send, recv, self.stream, &call_options), "call");
             };
             for (std::uint32_t i = 0; i < (graph ? 1u : 5u); ++i) once();
@@ -210,10 +190,7 @@ void time_all(Rank& self, const Options& options) {
             stepccl_cuda_receipt_t receipt{};
             receipt.size = sizeof receipt;
             self.ok(stepccl_cuda_receipt(self.engine, call_options.ticket, &receipt), "receipt");
-            if (graph) {
-              self.cu(calls.destroy_exec(exec), "destroy");
-              self.cu(calls.destroy(made), "destroy");
-            }
+            if (graph) calls.destroy(self, made);
             // Fresh data after the timed runs, a poisoned output, every element.
             std::int64_t wrong = -1;
             if (options.check && !inside && size <= 256u << 20) {
@@ -261,6 +238,7 @@ int main(int argc, char** argv) {
   stepccl_cuda_config_t config = STEPCCL_CUDA_CONFIG_INIT;
   config.pool_bytes = 2 * options.end + (256u << 20);
   config.dma_concurrency = options.copies_at_once;
+  config.pipeline_depth = options.pipeline_depth;
   config.timeout_ms = 10'000;
   const Outcome outcome = run(options.world, options.timeout_s, config, [&](Rank& self) { time_all(self, options); });
   if (outcome.timed_out) std::fprintf(stderr, "stepccl-gpu-perf: not done after %u s\n", options.timeout_s);

@@ -44,13 +44,16 @@ int rank_main(std::uint32_t rank, std::uint32_t world, Shared& shared, stepccl_c
     stepccl_config_t comm_config = STEPCCL_CONFIG_INIT;
     comm_config.telemetry_dir = "";
     self.ok(stepccl_comm_init_rank(&self.comm, world, &shared.id, rank, &comm_config), "comm_init_rank");
-    config.device = static_cast<std::int32_t>(rank);
+    // Fewer GPUs than ranks: the engine says whether it may be so (STEPCCL_CUDA_SHARED_GPU).
+    std::uint32_t gpus = 0;
+    self.ok(stepccl_cuda_device_count(&gpus), "device_count");
+    config.device = static_cast<std::int32_t>(rank % gpus);
     self.ok(stepccl_cuda_attach(&self.engine, self.comm, &config), "attach");
     auto driver = stepccl::cuda::Driver::get();
     if (!driver.ok()) throw Problem(driver.error().cause);
     self.driver = driver.value();
     CUdevice device = 0;
-    self.cu(self.driver->cuDeviceGet(&device, static_cast<int>(rank)), "cuDeviceGet");
+    self.cu(self.driver->cuDeviceGet(&device, config.device), "cuDeviceGet");
     self.cu(self.driver->cuDevicePrimaryCtxRetain(&self.context, device), "cuDevicePrimaryCtxRetain");
     self.cu(self.driver->cuCtxPushCurrent_v2(self.context), "cuCtxPushCurrent");
     self.cu(self.driver->cuStreamCreateWithPriority(&self.stream, CU_STREAM_NON_BLOCKING, 0), "cuStreamCreate");
