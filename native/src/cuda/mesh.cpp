@@ -213,6 +213,13 @@ Expected<Mesh> Mesh::connect(std::uint32_t rank, std::uint32_t world, std::uint3
   return mesh;
 }
 
+Mesh Mesh::over(std::uint32_t rank, std::vector<Fd> sockets) {
+  Mesh mesh;
+  mesh.rank_ = rank;
+  mesh.sockets_ = std::move(sockets);
+  return mesh;
+}
+
 bool Mesh::wait_readable(std::uint32_t peer, std::uint32_t timeout_ms) const noexcept {
   pollfd wait{sockets_[peer].get(), POLLIN, 0};
   return ::poll(&wait, 1, static_cast<int>(timeout_ms)) > 0;

@@ -24,6 +24,9 @@ class Mesh {
 
   [[nodiscard]] static Expected<Mesh> connect(std::uint32_t rank, std::uint32_t world, std::uint32_t timeout_ms, const AllGather& all_gather);
 
+  // Over sockets that are connected already, by rank; the own place holds none.
+  [[nodiscard]] static Mesh over(std::uint32_t rank, std::vector<Fd> sockets);
+
   // Gives to every rank what every rank gave. `keep_waiting` is asked every 20 ms; an error ends the wait.
   [[nodiscard]] Expected<std::vector<Contribution>> exchange(std::span<const std::byte> bytes, std::span<const int> descriptors, std::uint32_t timeout_ms,
                                                              const std::function<Status()>& keep_waiting) const;

@@ -3,6 +3,7 @@
 //   stepccl-gpu-perf [-n GPUS] [-o OPERATION,...] [-t TYPE] [-b BYTES] [-e BYTES] [-f FACTOR] [-i ITERATIONS] [-m eager,graph]
 //                    [-p PATH,...] [-B BLOCKS,...] [-k window|plain] [-c 0|1] [-d COPIES_AT_ONCE] [-P PAGE_BYTES]
 //                    [-I 0|1: in place] [-D PIPELINE_DEPTH] [-T SECONDS] [-j FILE]
+//   stepccl-gpu-perf --calibrate FILE [-n GPUS] [-T SECONDS]: measures where one path gets better than another
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,9 +12,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "core/clock.hpp"
-#include "gpu/expected.hpp"
-#include "gpu/graphs.hpp"
+#include "gpu/timing.hpp"
 
 using namespace gpu;
 
@@ -41,6 +40,7 @@ struct Options {
   bool in_place = false;
   std::uint32_t pipeline_depth = 0;
   std::string json;
+  std::string calibration;
 };
 
 std::uint64_t bytes_of(const char* text) {
@@ -86,6 +86,10 @@ Options parse(int argc, char** argv) {
         for (int type = 0; type < STEPCCL_DATATYPE_COUNT; ++type) {
           if (std::strcmp(value, stepccl_datatype_name(static_cast<stepccl_datatype_t>(type))) == 0) options.type = static_cast<stepccl_datatype_t>(type);
         }
+        break;
+      case '-':
+        if (std::strcmp(argv[i], "--calibrate") != 0) std::fprintf(stderr, "stepccl-gpu-perf: unknown option %s\n", argv[i]), std::exit(2);
+        options.calibration = value;
         break;
       case 'b': options.begin = bytes_of(value); break;
       case 'e': options.end = bytes_of(value); break;
@@ -162,35 +166,9 @@ void time_all(Rank& self, const Options& options) {
             call_options.sm_budget = blocks;
             if (call(self, c, send, recv, self.stream, &call_options) == STEPCCL_ERROR_UNSUPPORTED) continue;
             self.sync();
-            const std::uint32_t inner = graph ? 20 : 1;
-            std::uint32_t rounds = options.iterations != 0 ? options.iterations : size <= 1u << 20 ? 200 : size <= 64u << 20 ? 50 : 10;
-            if (graph) rounds = std::max(3u, rounds / 10);
-            Graph made;
-            if (graph) {
-              made = calls.capture(self, self.stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL, [&] {
-                for (std::uint32_t i = 0; i < inner; ++i) self.ok(call(self, c, send, recv, self.stream, &call_options), "captured call");
-              });
-            }
-            const auto once = [&] {
-              if (graph) calls.launch(self, made, self.stream);
-              else self.ok(call(self, c, send, recv, self.stream, &call_options), "call");
-            };
-            for (std::uint32_t i = 0; i < (graph ? 1u : 5u); ++i) once();
-            self.sync();
-            std::vector<double> times;
-            for (int repeat = 0; repeat < 3; ++repeat) {
-              self.meet();
-              const std::uint64_t begun = stepccl::monotonic_ns();
-              for (std::uint32_t i = 0; i < rounds; ++i) once();
-              self.sync();
-              times.push_back(static_cast<double>(stepccl::monotonic_ns() - begun) / 1e3 / rounds / inner);
-            }
-            std::sort(times.begin(), times.end());
-            const double us = self.largest(times[1]);
-            stepccl_cuda_receipt_t receipt{};
-            receipt.size = sizeof receipt;
-            self.ok(stepccl_cuda_receipt(self.engine, call_options.ticket, &receipt), "receipt");
-            if (graph) calls.destroy(self, made);
+            const Timing timing = time_operation(self, calls, c, send, recv, call_options, size, graph, options.iterations);
+            const double us = timing.us;
+            const stepccl_cuda_receipt_t& receipt = timing.receipt;
             // Fresh data after the timed runs, a poisoned output, every element.
             std::int64_t wrong = -1;
             if (options.check && !inside && size <= 256u << 20) {
@@ -221,7 +199,7 @@ void time_all(Rank& self, const Options& options) {
                            "{\"operation\": \"%s\", \"bytes\": %llu, \"datatype\": \"%s\", \"mode\": \"%s\", \"path\": \"%s\", \"blocks\": %u, \"buffers\": \"%s\", \"time_us\": %.3f, "
                            "\"spread_us\": %.3f, \"algbw_GBps\": %.3f, \"busbw_GBps\": %.3f, \"sm_us\": %.2f, \"wrong\": %lld, \"memory_held_bytes\": %llu}\n",
                            kOperations[kind], static_cast<unsigned long long>(size), stepccl_datatype_name(c.type), graph ? "graph" : "eager", kPaths[receipt.path], receipt.blocks,
-                           options.window ? "window" : "plain", us, times[2] - times[0], algbw, busbw, sm_us, static_cast<long long>(wrong), static_cast<unsigned long long>(held));
+                           options.window ? "window" : "plain", us, timing.spread_us, algbw, busbw, sm_us, static_cast<long long>(wrong), static_cast<unsigned long long>(held));
             }
           }
         }
@@ -236,11 +214,14 @@ void time_all(Rank& self, const Options& options) {
 int main(int argc, char** argv) {
   const Options options = parse(argc, argv);
   stepccl_cuda_config_t config = STEPCCL_CUDA_CONFIG_INIT;
-  config.pool_bytes = 2 * options.end + (256u << 20);
+  config.pool_bytes = 2 * options.end + (512u << 20);
   config.dma_concurrency = options.copies_at_once;
   config.pipeline_depth = options.pipeline_depth;
   config.timeout_ms = 10'000;
-  const Outcome outcome = run(options.world, options.timeout_s, config, [&](Rank& self) { time_all(self, options); });
+  const Outcome outcome = run(options.world, options.timeout_s, config, [&](Rank& self) {
+    if (options.calibration.empty()) time_all(self, options);
+    else calibrate(self, options.calibration);
+  });
   if (outcome.timed_out) std::fprintf(stderr, "stepccl-gpu-perf: not done after %u s\n", options.timeout_s);
   return outcome.well() ? 0 : 1;
 }
