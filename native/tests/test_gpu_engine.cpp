@@ -60,7 +60,8 @@ class Node {
     stepccl_gpu_board copy{};
     for (const auto& entry : fs::directory_iterator(folder)) {
       const std::string name = entry.path().filename();
-      if (name.find("." + std::to_string(rank) + ".") == std::string::npos || entry.path().extension() != ".gpu") continue;
+      const char dotted[] = {'.', static_cast<char>('0' + rank), '.', '\0'};
+      if (name.find(dotted) == std::string::npos || entry.path().extension() != ".gpu") continue;
       const int fd = ::open(entry.path().c_str(), O_RDONLY | O_CLOEXEC);
       for (int attempt = 0; attempt < 1000; ++attempt) {
         if (::pread(fd, &copy, sizeof copy, 0) != sizeof copy) break;
