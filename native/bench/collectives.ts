@@ -27,7 +27,7 @@ async function main(): Promise<void> {
   const program = new Command('bench:collectives')
     .description('Compares the time of collectives with Open MPI and Gloo. It only means something on an otherwise idle machine.')
     .option('--json <file>', 'write every sample, the rows and the summary')
-    .option('--repeats <n>', 'interleaved repeats', whole, 5)
+    .option('--repeats <n>', 'interleaved repeats', whole, 3)
     .option('--ranks <list>', 'numbers of ranks', wholes, [2, 4])
     .option('--sizes <list>', 'bytes of the full array', wholes, SIZES)
     .option('--collectives <list>', 'of all_reduce, all_gather, all_to_all, broadcast', words, COLLECTIVES)

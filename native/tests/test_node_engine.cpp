@@ -22,7 +22,7 @@ class Node {
     std::vector<BoardArea*> pointers;
     for (auto& area : areas_) pointers.push_back(area.get());
     for (std::uint32_t rank = 0; rank < world; ++rank) {
-      engines_.push_back(std::make_unique<NodeEngine>(std::make_unique<Board>(rank, pointers, [](std::uint32_t) {}),
+      engines_.push_back(std::make_unique<NodeEngine>(std::make_unique<Board>(rank, pointers, bells()),
                                                       single_copy ? make_cross_memory_attach(std::vector<pid_t>(world, ::getpid())) : nullptr, true,
                                                       std::vector<telemetry::Flow>(world)));
     }
@@ -53,11 +53,15 @@ class Node {
   [[nodiscard]] std::uint32_t world() const { return static_cast<std::uint32_t>(engines_.size()); }
 
  private:
+  // Nobody sleeps: the ranks of this test only yield.
+  Bells bells() { return {std::vector<std::atomic<std::uint32_t>*>(areas_.size(), &sleeping_), [](std::uint32_t) {}, false}; }
+
   struct Area {
     std::unique_ptr<BoardArea> area = std::make_unique<BoardArea>();
     Area() { std::memset(static_cast<void*>(area.get()), 0, sizeof(BoardArea)); }
     [[nodiscard]] BoardArea* get() const { return area.get(); }
   };
+  std::atomic<std::uint32_t> sleeping_{0};
   std::vector<Area> areas_;
   std::vector<std::unique_ptr<NodeEngine>> engines_;
 };
@@ -187,6 +191,25 @@ TEST_CASE("a root that runs ahead waits for the slowest reader, and nobody reads
       CHECK(got == i);
     }
   });
+}
+
+TEST_CASE("a broadcast through the board in pieces, with and without single copy") {
+  for (const bool single_copy : {false, true}) {
+    Node node(3, single_copy);
+    CHECK(node.engine(0).by_board(STEPCCL_BROADCAST, 100'000));
+    CHECK(node.engine(0).by_board(STEPCCL_BROADCAST, 64u << 20) == !single_copy);
+    node.run([&](std::uint32_t rank, const auto& call) {
+      for (std::uint32_t i = 0; i < 12; ++i) {
+        const std::size_t count = i == 3 ? 60'000 : 2'047 + 3'001 * (i % 4);  // pieces end inside and at the end of a slot
+        const std::uint32_t root = i % 3;
+        const auto send = data_of(root + i, count);
+        std::vector<std::int64_t> recv(count, -1);
+        if (rank == (root + 1) % 3 && i % 5 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        call(call_of(STEPCCL_BROADCAST, rank == root ? send.data() : nullptr, recv.data(), count, root));
+        CHECK(recv == send);
+      }
+    });
+  }
 }
 
 TEST_CASE("an averaged sum, and the order of a floating-point one") {

@@ -93,7 +93,10 @@ struct stepccl_flow {
 	uint64_t reserved1;
 };
 
-/* One operation of one rank. A record is written at its start and at its end. */
+/*
+ * One operation of one rank. A record is written at its start and at its end; a short one inside a node (below a
+ * microsecond or so) that never had to wait has that of its end alone.
+ */
 struct stepccl_op {
 	uint64_t sequence; /* operation number inside the communicator, from 1 */
 	uint64_t begin_ns; /* CLOCK_MONOTONIC */

@@ -234,11 +234,6 @@ void ControlPlane::set_failure(const Failure& failure) {
   notify();
 }
 
-void ControlPlane::publish(const OperationState& state) {
-  const std::lock_guard lock(mutex_);
-  state_ = state;
-}
-
 void ControlPlane::request_states() {
   {
     const std::lock_guard lock(mutex_);

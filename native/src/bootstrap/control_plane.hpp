@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "bootstrap/acceptor.hpp"
+#include "core/published.hpp"
 
 namespace stepccl::bootstrap {
 
@@ -57,7 +58,8 @@ class ControlPlane {
   // caused it. Waits at most 300 ms for rank 0's word.
   [[nodiscard]] Error report(const Error& error);
 
-  void publish(const OperationState& state);
+  // What this rank is in, for whoever asks. One thread at a time.
+  void publish(const OperationState& state) noexcept { state_.store(state); }
   // Asks all ranks for their state; the answer comes to states_after() in a while.
   void request_states();
   // The last answer, by rank, if it is newer than `seen`, which it brings up to date; empty otherwise.
@@ -131,7 +133,6 @@ class ControlPlane {
   bool all_gone_ = false;
   std::uint64_t states_wanted_ = 0;   // requests made here
   std::uint64_t states_number_ = 0;
-  OperationState state_;
   std::vector<OperationState> states_;
   std::optional<Failure> failure_;
   std::vector<Failure> to_report_;
@@ -146,6 +147,7 @@ class ControlPlane {
   std::uint64_t last_turn_ns_ = 0;
 
   std::atomic<bool> failed_{false};
+  Published<OperationState> state_;
 };
 
 }  // namespace stepccl::bootstrap

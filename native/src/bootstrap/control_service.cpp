@@ -185,11 +185,7 @@ void ControlPlane::handle_as_other(Message& message) {
       return notify();
     }
     case MessageType::state_request: {
-      OperationState state;
-      {
-        const std::lock_guard lock(mutex_);
-        state = state_;
-      }
+      const OperationState state = state_.load();
       return send(zero, MessageType::state, bytes_of(state));
     }
     case MessageType::states: {
@@ -264,7 +260,7 @@ void ControlPlane::after_progress() {
   announce(go_, &Link::ready, MessageType::go, {});
   announce(all_gone_, &Link::gone, MessageType::all_gone, {});
   if (!gathering_.empty()) {
-    gathering_[0] = state_;
+    gathering_[0] = state_.load();
     std::vector<OperationState> states;
     for (const auto& [rank, link] : links_) {
       // A rank that has left counts as one that is in nothing.
@@ -318,7 +314,7 @@ void ControlPlane::lose(Link& link, stepccl_result_t code, const std::string& ca
   failure.text = cause;
   {
     const std::lock_guard lock(mutex_);
-    failure.record.phase = state_.running != 0 ? STEPCCL_PHASE_TRANSFER : go_ ? STEPCCL_PHASE_NONE : STEPCCL_PHASE_RENDEZVOUS;
+    failure.record.phase = state_.load().running != 0 ? STEPCCL_PHASE_TRANSFER : go_ ? STEPCCL_PHASE_NONE : STEPCCL_PHASE_RENDEZVOUS;
   }
   if (options_.rank == 0) broadcast(MessageType::fail, encode_failure(failure));
   set_failure(failure);

@@ -87,6 +87,8 @@ template <class T>
 
 // Hands a checked task to its communicator: now, asynchronously, or to the group that this thread collects.
 [[nodiscard]] Status start(stepccl_comm_t comm, Task& task, const stepccl_call_t& options);
+// The same for a collective of equal counts, which may be short enough to do without a task.
+[[nodiscard]] Status start_collective(stepccl_comm_t comm, Request& request, const stepccl_call_t& options);
 // A call inside the group that this thread collects was refused, if it collects one.
 void spoil_group(const Error& error);
 

@@ -2,6 +2,7 @@
 // The C interface of operations: argument checks, and what each call means as a task.
 #include "core/capi.hpp"
 
+using stepccl::Request;
 using stepccl::Status;
 using stepccl::Task;
 using stepccl::TaskKind;
@@ -9,6 +10,7 @@ using stepccl::capi::argument_error;
 using stepccl::capi::guarded;
 using stepccl::capi::options_of;
 using stepccl::capi::start;
+using stepccl::capi::start_collective;
 
 namespace {
 
@@ -26,7 +28,7 @@ Status check_buffer(const char* name, const void* buffer, std::uint64_t elements
 
 // Sets task.in_place where input and output are the same memory in the collective's in-place form; any other overlap is refused.
 // The shifts are where each begins in the memory that they share, in elements.
-Status check_overlap(Task& task, std::uint64_t input, std::uint64_t output, std::uint64_t input_shift, std::uint64_t output_shift) {
+Status check_overlap(Request& task, std::uint64_t input, std::uint64_t output, std::uint64_t input_shift, std::uint64_t output_shift) {
   task.in_place = false;
   if (input == 0 || output == 0) return {};
   const auto from = reinterpret_cast<std::uintptr_t>(task.send);
@@ -42,7 +44,7 @@ Status check_overlap(Task& task, std::uint64_t input, std::uint64_t output, std:
   return {};
 }
 
-Status check_element(Task& task, stepccl_datatype_t datatype) {
+Status check_element(Request& task, stepccl_datatype_t datatype) {
   task.element_bytes = stepccl_datatype_bytes(datatype);
   if (task.element_bytes == 0) return argument_error("datatype " + std::to_string(static_cast<int>(datatype)) + " is outside its enumeration");
   task.call.datatype = static_cast<std::uint8_t>(datatype);
@@ -59,7 +61,7 @@ struct Arguments {
   std::uint32_t root = 0;
 };
 
-Status describe(const stepccl::Comm& comm, const Arguments& a, Task& task) {
+Status describe(const stepccl::Comm& comm, const Arguments& a, Request& task) {
   if (Status status = check_element(task, a.datatype); !status.ok()) return status;
   if (is_reducing(a.collective) && static_cast<unsigned>(a.redop) >= STEPCCL_REDOP_COUNT) {
     return argument_error("redop " + std::to_string(static_cast<int>(a.redop)) + " is outside its enumeration");
@@ -87,26 +89,38 @@ Status describe(const stepccl::Comm& comm, const Arguments& a, Task& task) {
   return check_overlap(task, extent.input, extent.output, input_shift, output_shift);
 }
 
-// Runs f(task, options) and starts the task.
+// Runs attempt(options), which gives a Status.
 template <class F>
-stepccl_result_t operation(stepccl_comm_t comm, const stepccl_call_t* call, F&& describe_task) noexcept {
+stepccl_result_t call_checked(stepccl_comm_t comm, const stepccl_call_t* call, F&& attempt) noexcept {
   return guarded(comm, [&]() -> Status {
-    const auto attempt = [&]() -> Status {
+    const auto whole = [&]() -> Status {
       if (comm == nullptr) return argument_error("comm is NULL");
       auto options = options_of(call);
       if (!options.ok()) return options.take_error();
-      Task task;
-      if (Status status = describe_task(task); !status.ok()) return status;
-      return start(comm, task, options.value());
+      return attempt(options.value());
     };
-    Status status = attempt();
+    Status status = whole();
     if (!status.ok()) stepccl::capi::spoil_group(status.error());
     return status;
   });
 }
 
+// Runs describe_task(task) and starts the task.
+template <class F>
+stepccl_result_t operation(stepccl_comm_t comm, const stepccl_call_t* call, F&& describe_task) noexcept {
+  return call_checked(comm, call, [&](const stepccl_call_t& options) -> Status {
+    Task task;
+    if (Status status = describe_task(task); !status.ok()) return status;
+    return start(comm, task, options);
+  });
+}
+
 stepccl_result_t run(stepccl_comm_t comm, const Arguments& arguments, const stepccl_call_t* call) noexcept {
-  return operation(comm, call, [&](Task& task) { return describe(*comm->comm, arguments, task); });
+  return call_checked(comm, call, [&](const stepccl_call_t& options) -> Status {
+    Request request;
+    if (Status status = describe(*comm->comm, arguments, request); !status.ok()) return status;
+    return start_collective(comm, request, options);
+  });
 }
 
 stepccl_result_t message(stepccl_comm_t comm, TaskKind kind, const void* send, void* recv, std::size_t count, stepccl_datatype_t datatype, std::uint32_t peer,

@@ -122,12 +122,16 @@ Status result_of(const Task& task) { return task.error ? Status(*task.error) : S
 }  // namespace
 
 namespace stepccl::capi {
+namespace {
 
-Status start(stepccl_comm_t handle, Task& task, const stepccl_call_t& options) {
+Expected<Comm*> comm_of(stepccl_comm_t handle, const stepccl_call_t& options) {
   Comm* comm = handle->comm->of_priority(options.priority);
   if (comm == nullptr) return usage_error("call.priority: the communicator was made with fewer priority_levels");
-  if (task.message() && task.call.root == comm->rank() && group.depth == 0) return usage_error("a message to this rank itself works in a group alone");
-  if (Status status = comm->complete(task, options); !status.ok()) return status;
+  return comm;
+}
+
+// A task that comm->complete() has seen.
+Status start_completed(stepccl_comm_t handle, Comm* comm, Task& task, const stepccl_call_t& options) {
   if (group.depth == 0 && options.request == nullptr) {
     comm->queue().flush();
     return comm->queue().run(task);
@@ -142,6 +146,27 @@ Status start(stepccl_comm_t handle, Task& task, const stepccl_call_t& options) {
   if (Status status = comm->queue().submit(std::span(&own, 1), true); !status.ok()) return status;
   *options.request = request.release();
   return {};
+}
+
+}  // namespace
+
+Status start(stepccl_comm_t handle, Task& task, const stepccl_call_t& options) {
+  auto comm = comm_of(handle, options);
+  if (!comm.ok()) return comm.take_error();
+  if (task.message() && task.call.root == comm.value()->rank() && group.depth == 0) return usage_error("a message to this rank itself works in a group alone");
+  if (Status status = comm.value()->complete(task, options); !status.ok()) return status;
+  return start_completed(handle, comm.value(), task, options);
+}
+
+Status start_collective(stepccl_comm_t handle, Request& request, const stepccl_call_t& options) {
+  auto comm = comm_of(handle, options);
+  if (!comm.ok()) return comm.take_error();
+  if (Status status = comm.value()->complete(request, options); !status.ok()) return status;
+  if (group.depth == 0 && options.request == nullptr) {
+    if (auto ended = comm.value()->queue().run_short(request)) return std::move(*ended);
+  }
+  Task task(request);
+  return start_completed(handle, comm.value(), task, options);
 }
 
 void spoil_group(const Error& error) {

@@ -10,6 +10,14 @@
 namespace stepccl {
 namespace {
 
+std::string quoted(std::string_view text) {
+  std::string out(1, '"');
+  out += text;
+  out += '"';
+  return out;
+}
+
+
 // Lower case, without underscores and blanks.
 std::string plain(std::string_view text) {
   std::string out;
@@ -98,7 +106,7 @@ Status read(const Grammar& grammar, const std::string& text, F&& f) {
     std::string_view list = part;
     if (const std::size_t colon = part.find(':'); colon != std::string_view::npos) {
       entry.collective = collective_number(plain(part.substr(0, colon)));
-      if (!entry.collective) return refuse(grammar.variable, "\"" + std::string(part.substr(0, colon)) + "\" is no collective");
+      if (!entry.collective) return refuse(grammar.variable, quoted(part.substr(0, colon)) + " is no collective");
       list = part.substr(colon + 1);
     }
     if (!list.empty() && list.front() == '^') entry.exclude = true, list.remove_prefix(1);
@@ -106,11 +114,11 @@ Status read(const Grammar& grammar, const std::string& text, F&& f) {
     for (const std::string_view name : split(list, ',')) {
       if (plain(name).empty()) continue;
       const auto bits = grammar.bits_of(plain(name), grammar.foreign);
-      if (!bits) return refuse(grammar.variable, "\"" + std::string(name) + "\" is no " + grammar.what);
+      if (!bits) return refuse(grammar.variable, quoted(name) + " is no " + grammar.what);
       entry.listed |= *bits;
       any = true;
     }
-    if (!any) return refuse(grammar.variable, "\"" + std::string(part) + "\" names no " + grammar.what);
+    if (!any) return refuse(grammar.variable, quoted(part) + " names no " + grammar.what);
     entries.push_back(entry);
   }
   for (const bool specific : {false, true}) {

@@ -52,7 +52,7 @@ class Comm {
   ~Comm();
 
   // What a call leaves open: timeout, algorithm, paging and compression of the communicator.
-  [[nodiscard]] Status complete(Task& task, const stepccl_call_t& call) const;
+  [[nodiscard]] Status complete(Request& request, const stepccl_call_t& call) const;
   [[nodiscard]] Queue& queue() noexcept { return *queue_; }
   // The data path of a priority; nullptr where the communicator has none.
   [[nodiscard]] Comm* of_priority(std::uint32_t priority) noexcept;

@@ -14,7 +14,7 @@ namespace {
 constexpr std::uint64_t kLongBytes = 2ull << 30;
 constexpr std::uint64_t kLongPageBytes = 1ull << 30;
 
-bool sums(const Task& task) {
+bool sums(const Request& task) {
   const stepccl_collective_t c = task.collective();
   return task.kind == TaskKind::collective && (c == STEPCCL_ALL_REDUCE || c == STEPCCL_REDUCE || c == STEPCCL_REDUCE_SCATTER) &&
          (task.redop() == STEPCCL_SUM || task.redop() == STEPCCL_AVG);
@@ -24,7 +24,7 @@ double since_us(std::chrono::steady_clock::time_point begin) { return std::chron
 
 }  // namespace
 
-Status Comm::complete(Task& task, const stepccl_call_t& call) const {
+Status Comm::complete(Request& task, const stepccl_call_t& call) const {
   task.timeout_ms = call.timeout_ms != 0 ? call.timeout_ms : settings_.timeout_ms;
   if (call.algorithm != STEPCCL_ALGORITHM_AUTO) task.allowed = 1u << call.algorithm;
   const std::uint8_t compression = call.compression != STEPCCL_COMPRESSION_DEFAULT ? static_cast<std::uint8_t>(call.compression) : engine_settings_.compression;
@@ -40,7 +40,7 @@ Status Comm::complete(Task& task, const stepccl_call_t& call) const {
   if (call.prefetch_depth > kMostPrefetch) {
     return make_error(STEPCCL_ERROR_INVALID_ARGUMENT, STEPCCL_PHASE_ARGUMENTS, "call.prefetch_depth must be at most " + std::to_string(kMostPrefetch));
   }
-  const std::uint64_t bytes = bytes_of_task(task, world_);
+  const std::uint64_t bytes = bytes_of_call(task, world_);
   if (page_bytes == 0 && bytes > kLongBytes) page_bytes = kLongPageBytes;
   if (page_bytes == 0 || bytes <= page_bytes) return {};
   const std::uint64_t blocks = schedule::is_blocked(task.collective()) ? world_ : 1;

@@ -26,6 +26,7 @@ namespace {
 
 constexpr std::size_t kBigLocal = 32u << 10;  // after reducing that much the transports get a turn
 constexpr std::uint64_t kPauseNs = 1'000;     // of polling without giving the CPU away
+constexpr std::uint64_t kAskingNs = 10'000;   // the same where each look is a system call
 constexpr std::uint64_t kRecordedStallNs = 20'000'000;  // of no progress: the flight recorder then says who is lacking
 constexpr std::uint32_t kTogether = 4;        // unrelated tasks side by side
 
@@ -53,6 +54,7 @@ Engine::Engine(const Options& options, Planner& planner, bootstrap::ControlPlane
       sent_to_(options.world, 0),
       received_from_(options.world, 0),
       marker_(64),
+      node_rest_([this](const auto& waiting, bool moved) { return rest_on_node(waiting, moved); }),
       depth_(options.pipeline_depth) {
   active_.reserve(kSlots);
   budget_.set_rate(options.bandwidth_MBps);
@@ -84,6 +86,7 @@ std::byte* Engine::Slot::at(schedule::Place place) const noexcept {
 }
 
 std::uint32_t Engine::timeout_ms() const noexcept {
+  if (short_.request != nullptr) return short_.request->timeout_ms;
   if (!active_.empty()) return slots_[active_.front()]->task->timeout_ms;
   for (const Message& message : messages_) {
     if (message.pieces != 0) return message.task->timeout_ms;
@@ -322,14 +325,16 @@ Status Engine::rest() {
   if (yielding) last_progress_ns_ = now;
   if (now - idle_since_ns_ < static_cast<std::uint64_t>(options_.spin_us) * 1'000u) {
     // Shared memory shows by itself what has come; sockets and queue pairs want to be asked.
-    const bool asks = (begun_ & ~STEPCCL_TRANSPORT_BIT(STEPCCL_TRANSPORT_SHM)) != 0;
-    if (asks || ++spins_ % 256 == 0) {
+    const std::uint32_t asked = begun_ & ~STEPCCL_TRANSPORT_BIT(STEPCCL_TRANSPORT_SHM);
+    bool poller = asked != 0;
+    if (asked == STEPCCL_TRANSPORT_BIT(STEPCCL_TRANSPORT_TCP)) poller = !transports_[STEPCCL_TRANSPORT_TCP]->try_again();
+    if (++spins_ % 256 == 0 || poller) {
       if (Status status = poller_.wait(0); !status.ok()) return status;
     }
     // A peer that has no CPU of its own needs this one.
-    if (asks || options_.crowded || now - idle_since_ns_ > kPauseNs) {
+    if (options_.crowded || now - idle_since_ns_ > (asked != 0 ? kAskingNs : kPauseNs)) {
       sched_yield();
-    } else {
+    } else if (asked == 0) {
       for (int i = 0; i < 4; ++i) pause_cpu();
     }
     return {};
@@ -350,7 +355,7 @@ Status Engine::rest() {
     std::atomic<bool>& sleeping;
     ~Awake() { sleeping.store(false, std::memory_order_relaxed); }
   } awake{sleeping_};
-  if (current_ == nullptr && source_->next() != refused_) return {};
+  if (current_ == nullptr && source_ != nullptr && source_->next() != refused_) return {};
   std::uint64_t wake_at = std::min(last_progress_ns_ + timeout_ns, next_states_ns_);
   if (now - last_progress_ns_ < kRecordedStallNs) {
     wake_at = std::min(wake_at, last_progress_ns_ + kRecordedStallNs);

@@ -12,10 +12,12 @@
 #include "core/priority.hpp"
 #include "core/scratch.hpp"
 #include "core/task.hpp"
+#include "core/tick_clock.hpp"
 #include "schedule/tracker.hpp"
 #include "telemetry/control_page.hpp"
 #include "telemetry/flight_recorder.hpp"
 #include "telemetry/ring_writer.hpp"
+#include "transport/node_engine.hpp"
 #include "transport/transport.hpp"
 
 namespace stepccl {
@@ -49,6 +51,11 @@ class Engine {
   // Runs until the source is empty and everything has ended. Each task is ended with its result; after an error, which the
   // communicator does not survive, all that were begun, and the source keeps the others.
   [[nodiscard]] Status run(TaskSource& source);
+  // Whether run_short() is worth trying. Any thread.
+  [[nodiscard]] bool is_short(const Request& request) const noexcept;
+  // A collective that fits the node engine's board, at once and without a task: what it needs of a plan is kept from the last
+  // such call. nullopt, and nothing has happened, where it does not fit.
+  [[nodiscard]] std::optional<Status> run_short(const Request& request);
   // For the poller, once.
   [[nodiscard]] Status open();
   // Any thread: the source has something new.
@@ -66,6 +73,7 @@ class Engine {
   static constexpr std::uint32_t kSlots = 64;
   static constexpr std::uint32_t kMessageSlot = 255;  // in a step's number: a message, no schedule's step
   static constexpr std::uint32_t kCalls = 128;
+  static constexpr std::uint32_t kMessageBit = 1u << 31;  // of a tag's sequence: no collective's
 
   // One schedule that runs: a task, or a page of one.
   struct Slot {
@@ -91,11 +99,35 @@ class Engine {
     std::uint32_t pieces = 0;  // 0 = free
   };
 
+  // What a short collective needs that follows from its call alone.
+  struct ShortPlan {
+    bootstrap::Call asked;  // its algorithm is AUTO
+    std::uint32_t allowed = 0;
+    bool made = false;
+    bool fits = false;
+    bootstrap::Call call;
+    std::uint32_t signature = 0;
+    stepccl_op op{};                   // what the ring and the recorder say of it, but for its number and its times
+    stepccl_flight_op record{};
+  };
+  // The short collective that runs.
+  struct ShortRun {
+    const Request* request = nullptr;  // nullptr: none does
+    ShortPlan* plan = nullptr;
+    std::uint64_t begin_ns = 0;        // 0 where nobody asks
+    bool shown = false;                // the others can see that it runs
+  };
+
   [[nodiscard]] Status loop(TaskSource& source);
   [[nodiscard]] Status admit(TaskSource& source);
   [[nodiscard]] Status open_task(Task& task);
   // A task that the node engine takes, from its first step to its last.
   [[nodiscard]] Status run_on_node(Task& task);
+  // What the node engine calls while nothing comes.
+  [[nodiscard]] Status rest_on_node(const std::function<std::vector<std::uint32_t>()>& waiting, bool moved);
+  [[nodiscard]] ShortPlan& short_plan(const Request& request);
+  void show_short();
+  void end_short(stepccl_result_t result);
   [[nodiscard]] Expected<bool> start_page(Task& task);  // false: not before everything else has ended
   [[nodiscard]] Status prepare(Slot& slot, std::size_t scratch_bytes, bool staged);
   void bring_in(Slot& slot);
@@ -124,6 +156,8 @@ class Engine {
   [[nodiscard]] Error settle(Error error);
   void publish_state(bool running);
   void publish(const Task& task, stepccl_op_state state, stepccl_result_t error);
+  [[nodiscard]] stepccl_op op_record(const bootstrap::Call& call, std::uint64_t sequence, std::uint64_t bytes, std::uint64_t begin_ns) const noexcept;
+  [[nodiscard]] static stepccl_flight_op flight_record(const stepccl_op& op, std::uint64_t count) noexcept;
   [[nodiscard]] std::uint32_t timeout_ms() const noexcept;
 
   const Options options_;
@@ -146,7 +180,11 @@ class Engine {
   std::vector<std::uint32_t> received_from_;
   std::vector<std::byte> marker_;        // what a message of no elements sends
   Task* current_ = nullptr;              // opened, with pages to start
-  std::function<std::vector<std::uint32_t>()> node_waits_for_;  // while the node engine runs current_
+  std::function<std::vector<std::uint32_t>()> node_waits_for_;  // while the node engine waits
+  const transport::NodeEngine::Rest node_rest_;
+  std::array<ShortPlan, 8> short_plans_;
+  ShortRun short_;
+  TickClock clock_;
   TaskSource* source_ = nullptr;         // while it runs
   Task* refused_ = nullptr;              // what the last admit() left where it was
   Fd wake_;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a rank tells of itself, and what it finds out about the others when it stands still.
 #include <algorithm>
+#include <chrono>
+#include <thread>
 
 #include "core/engine.hpp"
 
@@ -61,6 +63,11 @@ Status Engine::look_for_mismatch(const std::vector<OperationState>& states) cons
 Error Engine::explain_mismatch(Error error) {
   if (error.transport == STEPCCL_TRANSPORT_NONE) return error;  // found by comparing states: already precise
   Status precise = look_for_mismatch(control_.fetch_states(Deadline::after_ms(500)));
+  // A rank in a short collective shows it only when it has waited for a moment.
+  for (int i = 0; i < 3 && precise.ok() && error.transport == STEPCCL_TRANSPORT_SHM; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    precise = look_for_mismatch(control_.fetch_states(Deadline::after_ms(500)));
+  }
   if (!precise.ok()) {
     Error explained = precise.take_error();
     explained.transport = error.transport;
@@ -140,31 +147,28 @@ Error Engine::settle(Error error) {
   return error;
 }
 
-void Engine::publish(const Task& task, stepccl_op_state state, stepccl_result_t error) {
-  if (!ring_.is_open()) return;
-  const std::uint64_t now = state == STEPCCL_OP_STARTED ? task.begin_ns : monotonic_ns();
+stepccl_op Engine::op_record(const Call& call, std::uint64_t sequence, std::uint64_t bytes, std::uint64_t begin_ns) const noexcept {
   stepccl_op op{};
-  op.sequence = task.sequence;
-  op.begin_ns = task.begin_ns;
-  op.end_ns = state == STEPCCL_OP_STARTED ? 0 : now;
-  op.bytes = bytes_of_task(task, options_.world);
-  op.state = static_cast<std::uint8_t>(state);
-  op.collective = task.call.collective;
-  op.algorithm = task.call.algorithm;
+  op.sequence = sequence;
+  op.begin_ns = begin_ns;
+  op.bytes = bytes;
+  op.state = STEPCCL_OP_STARTED;
+  op.collective = call.collective;
+  op.algorithm = call.algorithm;
   op.transport = static_cast<std::uint8_t>(slowest_);
-  op.datatype = task.call.datatype;
-  op.redop = task.call.redop;
-  op.error = static_cast<std::uint16_t>(error);
-  op.root = task.call.root;
-  ring_.publish(op);
-  ring_.heartbeat(now);
-  if (state != STEPCCL_OP_STARTED) return flight_.ended(op.sequence, now, op.error);
+  op.datatype = call.datatype;
+  op.redop = call.redop;
+  op.root = call.root;
+  return op;
+}
+
+stepccl_flight_op Engine::flight_record(const stepccl_op& op, std::uint64_t count) noexcept {
   stepccl_flight_op record{};
   record.root = op.root;
   record.sequence = op.sequence;
   record.queued_ns = op.begin_ns;
   record.started_ns = op.begin_ns;
-  record.count = task.call.count;
+  record.count = count;
   record.bytes = op.bytes;
   record.state = STEPCCL_FLIGHT_STARTED;
   record.collective = op.collective;
@@ -173,7 +177,23 @@ void Engine::publish(const Task& task, stepccl_op_state state, stepccl_result_t 
   record.datatype = op.datatype;
   const bool reduces = op.collective == STEPCCL_ALL_REDUCE || op.collective == STEPCCL_REDUCE_SCATTER || op.collective == STEPCCL_REDUCE;
   record.redop = reduces ? op.redop : STEPCCL_FLIGHT_NO_REDOP;
-  flight_.called(record);
+  return record;
+}
+
+void Engine::publish(const Task& task, stepccl_op_state state, stepccl_result_t error) {
+  if (!ring_.is_open()) return;
+  const std::uint64_t now = state == STEPCCL_OP_STARTED ? task.begin_ns : monotonic_ns();
+  stepccl_op op = op_record(task.call, task.sequence, bytes_of_task(task, options_.world), task.begin_ns);
+  op.state = static_cast<std::uint8_t>(state);
+  op.end_ns = state == STEPCCL_OP_STARTED ? 0 : now;
+  op.error = static_cast<std::uint16_t>(error);
+  ring_.publish(op);
+  ring_.heartbeat(now);
+  if (state == STEPCCL_OP_STARTED) {
+    flight_.called(flight_record(op, task.call.count));
+  } else {
+    flight_.ended(op.sequence, now, op.error);
+  }
 }
 
 }  // namespace stepccl

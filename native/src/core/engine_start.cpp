@@ -13,7 +13,6 @@ namespace {
 constexpr std::size_t kStagedBytes = 256u << 10;  // below it, memory that needs registration goes through lasting memory
 constexpr std::uint32_t kMaxRegions = 64;         // registered at a time before everything has to end once
 constexpr std::uint64_t kMaxSteps = 1u << 24;
-constexpr std::uint32_t kMessageBit = 1u << 31;   // of a tag's sequence: no collective's
 
 constexpr std::size_t aligned(std::size_t bytes) noexcept { return (bytes + 63) / 64 * 64; }
 
@@ -49,7 +48,7 @@ Status Engine::open_task(Task& task) {
   task.pages = task.page_elements == 0 || task.call.count == 0 ? 1 : (task.call.count + task.page_elements - 1) / task.page_elements;
   if (task.pages == 1) task.prefetch = 1;
   task.sequence = ++sequence_;
-  task.signature = signature_of(task.call) ^ (task.compression << 8) ^ static_cast<std::uint32_t>(task.page_elements);
+  task.signature = task_signature(task.call, task);
   calls_[task.sequence % kCalls] = task.call;
   last_algorithm_.store(task.call.algorithm, std::memory_order_relaxed);
   task.begin_ns = monotonic_ns();
@@ -81,17 +80,7 @@ Status Engine::run_on_node(Task& task) {
   }
   last_progress_ns_ = monotonic_ns();
   idle_since_ns_ = 0;
-  Status status = transports_[STEPCCL_TRANSPORT_SHM]->node_engine()->run(call, [&](const auto& waiting, bool moved) -> Status {
-    if (moved) {
-      if (stalled_ != 0) flight_.waits_for(std::exchange(stalled_, 0), {});
-      idle_since_ns_ = 0;
-    }
-    if (control_.failed()) return control_.failure();
-    node_waits_for_ = waiting;
-    Status rested = rest();
-    node_waits_for_ = {};
-    return rested;
-  });
+  Status status = transports_[STEPCCL_TRANSPORT_SHM]->node_engine()->run(call, node_rest_);
   stalled_ = 0;
   if (!status.ok()) return status;
   task.pages_started = 1;
@@ -102,6 +91,19 @@ Status Engine::run_on_node(Task& task) {
     task.pages_done.store(1, std::memory_order_release);
   }
   return {};
+}
+
+Status Engine::rest_on_node(const std::function<std::vector<std::uint32_t>()>& waiting, bool moved) {
+  if (short_.request != nullptr) show_short();
+  if (moved) {
+    if (stalled_ != 0) flight_.waits_for(std::exchange(stalled_, 0), {});
+    idle_since_ns_ = 0;
+  }
+  if (control_.failed()) return control_.failure();
+  node_waits_for_ = waiting;
+  Status rested = rest();
+  node_waits_for_ = {};
+  return rested;
 }
 
 Expected<bool> Engine::start_page(Task& task) {

@@ -29,7 +29,9 @@ class Planner {
   void set_chunk_bytes(std::uint32_t bytes) noexcept { chunk_bytes_ = bytes; }
 
   // What runs collectives in the memory of one node, where all ranks share it; may be null.
-  void set_node_engine(const transport::NodeEngine* engine) noexcept { node_ = engine; }
+  void set_node_engine(transport::NodeEngine* engine) noexcept { node_ = engine; }
+  [[nodiscard]] bool has_node_engine() const noexcept { return node_ != nullptr; }
+  [[nodiscard]] transport::NodeEngine* node_engine() const noexcept { return node_; }
   // The algorithm by which the node engine would run a call, AUTO where it would not. The same on every rank.
   [[nodiscard]] stepccl_algorithm_t on_node(stepccl_collective_t collective, std::uint64_t bytes, std::uint32_t allowed) const;
 
@@ -77,7 +79,7 @@ class Planner {
   Key last_key_{};
   Plan* last_ = nullptr;
   bool keep_ = false;
-  const transport::NodeEngine* node_ = nullptr;
+  transport::NodeEngine* node_ = nullptr;
 };
 
 }  // namespace stepccl

@@ -119,6 +119,16 @@ Status Queue::run(Task& task) {
   return own->error ? Status(*own->error) : Status();
 }
 
+std::optional<Status> Queue::run_short(const Request& request) {
+  if (outstanding_.load(std::memory_order_acquire) != 0 || !engine_.is_short(request)) return std::nullopt;
+  int expected = kFree;
+  if (!busy_.compare_exchange_strong(expected, kCaller, std::memory_order_acquire)) return std::nullopt;
+  std::optional<Status> ended;
+  if (outstanding_.load(std::memory_order_acquire) == 0) ended = control_.failed() ? Status(control_.failure()) : engine_.run_short(request);
+  busy_.store(kFree, std::memory_order_release);
+  return ended;
+}
+
 Status Queue::run_all(const std::vector<std::shared_ptr<Task>>& tasks) {
   Tasks source(tasks);
   auto driven = drive(source);
@@ -141,6 +151,7 @@ Status Queue::submit(std::span<const std::shared_ptr<Task>> tasks, bool may_wait
       if (may_wait && fusion_bytes_ != 0 && can_fuse(*task, fusion_bytes_ / 2)) {
         if (!held_.empty() && (!fit_together(*held_.front(), *task) || held_bytes_ + bytes_of(*task) > fusion_bytes_)) flush_held();
         held_.push_back(task);
+        holds_.store(true, std::memory_order_release);
         held_bytes_ += bytes_of(*task);
         if (held_bytes_ == fusion_bytes_ || held_.size() == kMostParts) flush_held();
         continue;
@@ -155,6 +166,7 @@ Status Queue::submit(std::span<const std::shared_ptr<Task>> tasks, bool may_wait
 }
 
 void Queue::flush() {
+  if (!holds_.load(std::memory_order_acquire)) return;
   {
     const std::lock_guard lock(mutex_);
     if (held_.empty()) return;
@@ -168,6 +180,7 @@ void Queue::flush_held() {
   if (held_.empty()) return;
   append(fuse(std::exchange(held_, {})));
   held_bytes_ = 0;
+  holds_.store(false, std::memory_order_release);
 }
 
 void Queue::append(std::shared_ptr<Task> task) {

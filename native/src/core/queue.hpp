@@ -28,7 +28,10 @@ class Queue final : private TaskSource {
   // Runs one task and waits for it: in this thread where nothing else runs, behind the others where asynchronous ones do.
   // INVALID_USAGE while another thread is in here.
   [[nodiscard]] Status run(Task& task);
-  // The same for several; each has its own result.
+  // The same for a collective that is short enough to be run at once (Engine::run_short) while nothing else runs; nullopt, and
+  // nothing has happened, for any other.
+  [[nodiscard]] std::optional<Status> run_short(const Request& request);
+  // As run() for several; each has its own result.
   [[nodiscard]] Status run_all(const std::vector<std::shared_ptr<Task>>& tasks);
   // Starts tasks in this order; what the source of fusion may hold back with `may_wait`.
   [[nodiscard]] Status submit(std::span<const std::shared_ptr<Task>> tasks, bool may_wait);
@@ -59,6 +62,7 @@ class Queue final : private TaskSource {
   std::atomic<std::uint32_t> outstanding_{0};  // submitted since the thread was last idle
   std::atomic<std::uint32_t> count_{0};        // waiting_'s size
   std::atomic<std::uint64_t> fused_{0};
+  std::atomic<bool> holds_{false};             // held_ is not empty
 
   std::mutex mutex_;
   std::condition_variable changed_;

@@ -25,29 +25,21 @@ void Task::end(std::optional<Error> why) {
 }
 
 void Task::take_call(Task& other) {
-  kind = other.kind;
-  in_place = other.in_place;
-  compression = other.compression;
-  timeout_ms = other.timeout_ms;
-  allowed = other.allowed;
-  prefetch = other.prefetch;
-  call = other.call;
-  send = other.send;
-  recv = other.recv;
-  element_bytes = other.element_bytes;
-  page_elements = other.page_elements;
+  static_cast<Request&>(*this) = other;
   arrays = std::move(other.arrays);
   parts = std::move(other.parts);
 }
 
+std::uint64_t bytes_of_call(const Request& request, std::uint32_t world) noexcept {
+  if (request.collective() == STEPCCL_BARRIER) return 0;
+  return request.call.count * request.element_bytes * (schedule::is_blocked(request.collective()) ? world : 1);
+}
+
 std::uint64_t bytes_of_task(const Task& task, std::uint32_t world) noexcept {
-  if (task.kind == TaskKind::vector) {
-    std::uint64_t elements = 0;
-    for (std::uint32_t p = 0; p < world; ++p) elements += task.arrays[p];
-    return elements * task.element_bytes;
-  }
-  if (task.collective() == STEPCCL_BARRIER) return 0;
-  return task.call.count * task.element_bytes * (schedule::is_blocked(task.collective()) ? world : 1);
+  if (task.kind != TaskKind::vector) return bytes_of_call(task, world);
+  std::uint64_t elements = 0;
+  for (std::uint32_t p = 0; p < world; ++p) elements += task.arrays[p];
+  return elements * task.element_bytes;
 }
 
 Extent extent_of(stepccl_collective_t collective, std::uint32_t rank, std::uint32_t world, std::uint32_t root, std::uint64_t count,

@@ -16,11 +16,10 @@ namespace stepccl {
 
 enum class TaskKind : std::uint8_t { collective, vector, send, recv };
 
-struct Task {
+// What its caller asked for, but for the arrays of a vector exchange.
+struct Request {
   TaskKind kind = TaskKind::collective;
   bool in_place = false;
-  bool on_node = false;                         // the node engine runs it, without a schedule
-  bool background = false;                      // of the progress thread: someone may wait for it on `changed`
   std::uint8_t compression = STEPCCL_COMPRESSION_NONE;
   std::uint32_t timeout_ms = 0;
   std::uint32_t allowed = ~0u;                  // algorithms that may be chosen: bits 1 << stepccl_algorithm_t
@@ -30,6 +29,19 @@ struct Task {
   std::byte* recv = nullptr;
   std::size_t element_bytes = 1;
   std::uint64_t page_elements = 0;              // of each block; 0 = not paged
+
+  [[nodiscard]] stepccl_datatype_t datatype() const noexcept { return static_cast<stepccl_datatype_t>(call.datatype); }
+  [[nodiscard]] stepccl_redop_t redop() const noexcept { return static_cast<stepccl_redop_t>(call.redop); }
+  [[nodiscard]] stepccl_collective_t collective() const noexcept { return static_cast<stepccl_collective_t>(call.collective); }
+  [[nodiscard]] bool message() const noexcept { return kind == TaskKind::send || kind == TaskKind::recv; }
+};
+
+struct Task : Request {
+  Task() = default;
+  explicit Task(const Request& request) : Request(request) {}
+
+  bool on_node = false;                         // the node engine runs it, without a schedule
+  bool background = false;                      // of the progress thread: someone may wait for it on `changed`
   std::vector<std::size_t> arrays;              // of a vector exchange: send counts, displacements, then those of recv
   std::vector<std::shared_ptr<Task>> parts;     // of a fused task; its buffers are these tasks'
 
@@ -51,17 +63,13 @@ struct Task {
   double compression_error = 0;
   std::uint32_t fused = 1;
 
-  [[nodiscard]] stepccl_datatype_t datatype() const noexcept { return static_cast<stepccl_datatype_t>(call.datatype); }
-  [[nodiscard]] stepccl_redop_t redop() const noexcept { return static_cast<stepccl_redop_t>(call.redop); }
-  [[nodiscard]] stepccl_collective_t collective() const noexcept { return static_cast<stepccl_collective_t>(call.collective); }
-  [[nodiscard]] bool message() const noexcept { return kind == TaskKind::send || kind == TaskKind::recv; }
-
   void end(std::optional<Error> why);
   // What the caller asked for, from a task that has not been started.
   void take_call(Task& other);
 };
 
-// Bytes of the full array, as nccl-tests counts an operation's size.
+// Bytes of the full array, as nccl-tests counts an operation's size. The first: of any call but a vector exchange.
+[[nodiscard]] std::uint64_t bytes_of_call(const Request& request, std::uint32_t world) noexcept;
 [[nodiscard]] std::uint64_t bytes_of_task(const Task& task, std::uint32_t world) noexcept;
 
 // How long a rank's input and output are, in elements of a block of `count` with `stride` to the next.
@@ -74,6 +82,10 @@ struct Extent {
 
 // FNV-1a of what all ranks must have in common.
 [[nodiscard]] std::uint32_t signature_of(const bootstrap::Call& call) noexcept;
+// The same for all that a message can show of a call.
+[[nodiscard]] inline std::uint32_t task_signature(const bootstrap::Call& call, const Request& request) noexcept {
+  return signature_of(call) ^ (std::uint32_t{request.compression} << 8) ^ static_cast<std::uint32_t>(request.page_elements);
+}
 // "all_reduce of 10 float sum by ring", for messages.
 [[nodiscard]] std::string call_text(const bootstrap::Call& call);
 

@@ -60,9 +60,8 @@ void FlightRecorder::called(const stepccl_flight_op& op) noexcept {
   stepccl_flight_op& slot = ops_[head_ & kSlotMask];
   {
     const Edit edit(slot);
-    stepccl_flight_op copy = op;
-    copy.edits = slot.edits;
-    std::memcpy(&slot, &copy, sizeof copy);
+    constexpr std::size_t kAfterEdits = sizeof slot.edits;
+    std::memcpy(reinterpret_cast<std::byte*>(&slot) + kAfterEdits, reinterpret_cast<const std::byte*>(&op) + kAfterEdits, sizeof op - kAfterEdits);
   }
   ++head_;
   __atomic_store_n(&header_->op_head, head_, __ATOMIC_RELEASE);

@@ -28,10 +28,9 @@ void Board::finish(std::uint64_t number) {
 }
 
 void Board::ring_all() {
-  // Pairs with the fence before a sleep: either the sleeper sees the store, or this sees that it sleeps.
-  std::atomic_thread_fence(std::memory_order_seq_cst);
+  bells_.before_ring();
   for (std::uint32_t peer = 0; peer < world(); ++peer) {
-    if (peer != rank_) ring_(peer);
+    if (peer != rank_) bells_.ring(peer);
   }
 }
 

@@ -3,6 +3,7 @@
 // larger ones stand. Posting is one write with a flag in its first cache line; there is no handshake.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -14,7 +15,7 @@
 
 namespace stepccl::transport {
 
-constexpr std::size_t kBoardSlots = 4;
+constexpr std::size_t kBoardSlots = 16;
 constexpr std::size_t kBoardBytes = (16u << 10) + 48;  // of one post; the first 48 share the flag's cache line
 
 // In shared memory, written by its owner alone.
@@ -29,13 +30,33 @@ struct BoardArea {
 };
 static_assert(offsetof(BoardArea::Slot, data) == 16 && sizeof(BoardArea::Slot) % 64 == 0);
 
+// How a rank of the board learns that a peer sleeps, and wakes it.
+struct Bells {
+  std::vector<std::atomic<std::uint32_t>*> sleeping;  // by rank; 1 = is about to sleep, or does; whoever sets it to 0 wakes
+  std::function<void(std::uint32_t rank)> wake;
+  // A sleeper makes all ranks' stores visible before it looks for the last time (membarrier), so that none needs a fence.
+  bool sleeper_fences = false;
+
+  // After a store that a peer may wait for.
+  void ring(std::uint32_t rank) const {
+    if (sleeping[rank]->load(std::memory_order_relaxed) != 0 && sleeping[rank]->exchange(0, std::memory_order_relaxed) != 0) wake(rank);
+  }
+  // Between that store and ring(): either the sleeper sees the store, or this rank sees that it sleeps.
+  void before_ring() const noexcept {
+    if (sleeper_fences) {
+      std::atomic_signal_fence(std::memory_order_seq_cst);
+    } else {
+      std::atomic_thread_fence(std::memory_order_seq_cst);
+    }
+  }
+};
+
 // Exchanges are numbered from 1, the same on every rank. In exchange e a rank may post, read what others posted, and must
 // say finish(e) at the end, in ascending order.
 class Board {
  public:
-  // `areas` by rank of the communicator, all mapped; `ring` wakes a rank if it sleeps.
-  Board(std::uint32_t rank, std::vector<BoardArea*> areas, std::function<void(std::uint32_t rank)> ring)
-      : rank_(rank), areas_(std::move(areas)), ring_(std::move(ring)) {}
+  // `areas` by rank of the communicator, all mapped.
+  Board(std::uint32_t rank, std::vector<BoardArea*> areas, Bells bells) : rank_(rank), areas_(std::move(areas)), bells_(std::move(bells)) {}
 
   [[nodiscard]] std::uint32_t rank() const noexcept { return rank_; }
   [[nodiscard]] std::uint32_t world() const noexcept { return static_cast<std::uint32_t>(areas_.size()); }
@@ -51,8 +72,12 @@ class Board {
   [[nodiscard]] bool has_posted(std::uint32_t peer, std::uint64_t number) const noexcept {
     return slot(peer, number).number.load(std::memory_order_acquire) == number;
   }
+  // A peer that posts without waiting for this rank may be ahead.
+  void expect(std::uint32_t peer, std::uint64_t number) const noexcept { __builtin_prefetch(&slot(peer, number)); }
   [[nodiscard]] const std::byte* posted(std::uint32_t peer, std::uint64_t number) const noexcept { return slot(peer, number).data; }
   [[nodiscard]] const OperationTag& tag_of(std::uint32_t peer, std::uint64_t number) const noexcept { return slot(peer, number).tag; }
+  // Every peer has posted in this exchange, so each has finished those before.
+  void all_posted(std::uint64_t number) noexcept { all_done_ = std::max(all_done_, number - 1); }
   // This rank needs nothing of this exchange, and of those before, any more.
   void finish(std::uint64_t number);
   [[nodiscard]] bool has_finished(std::uint32_t peer, std::uint64_t number) const noexcept {
@@ -68,7 +93,7 @@ class Board {
 
   std::uint32_t rank_;
   std::vector<BoardArea*> areas_;
-  std::function<void(std::uint32_t)> ring_;
+  Bells bells_;
   std::uint64_t exchange_ = 0;
   std::uint64_t all_done_ = 0;  // every rank has finished it, as last seen
 };

@@ -17,6 +17,9 @@ namespace stepccl::transport {
 namespace {
 
 constexpr std::size_t kChunkBytes = 128u << 10;  // of a copy that is added at once: two of them stay in a core's own cache
+constexpr std::size_t kPieceBytes = 16u << 10;   // of a broadcast: as many of them as the board has slots are under way
+constexpr std::size_t kBroadcastBytes = 128u << 10;  // beyond it one copy from the root's memory costs less than two through the board
+constexpr int kEager = 64;                       // looks without a pause in between, which takes as long as the answer
 constexpr int kSpins = 2000;                     // before the CPU is offered to others
 constexpr int kCrowdedSpins = 16;
 constexpr int kYields = 256;                     // before the engine takes over: it may sleep
@@ -49,13 +52,18 @@ bool root_reads(stepccl_collective_t collective) noexcept { return collective ==
 
 stepccl_algorithm_t NodeEngine::algorithm_for(stepccl_collective_t collective, std::uint64_t bytes) const noexcept {
   if (collective == STEPCCL_SEND_RECV || board_->world() < 2) return STEPCCL_ALGORITHM_AUTO;
-  if (posted_bytes(collective, board_->world(), bytes) <= kBoardBytes) return STEPCCL_ALGORITHM_DIRECT_ONE_SHOT;
+  if (by_board(collective, bytes)) return STEPCCL_ALGORITHM_DIRECT_ONE_SHOT;
   if (copy_ == nullptr) return STEPCCL_ALGORITHM_AUTO;
   switch (collective) {
     case STEPCCL_ALL_REDUCE: return STEPCCL_ALGORITHM_DIRECT_TWO_SHOT;
     case STEPCCL_REDUCE: return STEPCCL_ALGORITHM_AUTO;  // the root would do all the work
     default: return STEPCCL_ALGORITHM_DIRECT_ONE_SHOT;
   }
+}
+
+bool NodeEngine::by_board(stepccl_collective_t collective, std::uint64_t bytes) const noexcept {
+  if (collective == STEPCCL_BROADCAST && (bytes <= kBroadcastBytes || copy_ == nullptr)) return true;
+  return posted_bytes(collective, board_->world(), bytes) <= kBoardBytes;
 }
 
 template <class Ready>
@@ -65,7 +73,7 @@ Status NodeEngine::await(std::uint32_t first, std::uint32_t end, Ready&& ready) 
     const int spins = crowded_ ? kCrowdedSpins : kSpins;
     for (int round = 0; !ready(peer); ++round) {
       if (round < spins) {
-        relax();
+        if (crowded_ || round >= kEager) relax();
       } else if (round < spins + kYields) {
         sched_yield();
       } else {
@@ -102,6 +110,7 @@ Status NodeEngine::await_posts(std::uint64_t number, const OperationTag& tag, st
       return make_error(STEPCCL_ERROR_MISMATCH, STEPCCL_PHASE_TRANSFER, "its message belongs to another call", static_cast<std::int32_t>(peer), STEPCCL_TRANSPORT_SHM);
     }
   }
+  if (first == 0 && end == board_->world()) board_->all_posted(number);
   return {};
 }
 
@@ -113,13 +122,14 @@ Status NodeEngine::run(const NodeCall& asked, const Rest& rest) {
   if (scratch_.bytes() == 0 && !scratch_.resize(2 * kChunkBytes)) {
     return make_error(STEPCCL_ERROR_OUT_OF_MEMORY, STEPCCL_PHASE_TRANSFER, "no " + std::to_string(2 * kChunkBytes) + " bytes of scratch memory");
   }
-  return posted_bytes(call.collective, board_->world(), full_bytes(call, board_->world())) <= kBoardBytes ? small(call) : large(call);
+  return by_board(call.collective, full_bytes(call, board_->world())) ? small(call) : large(call);
 }
 
 Status NodeEngine::small(const NodeCall& call) {
   const std::uint32_t rank = board_->rank();
   const std::uint32_t world = board_->world();
   const std::size_t bytes = static_cast<std::size_t>(call.count) * stepccl_datatype_bytes(call.datatype);
+  if (call.collective == STEPCCL_BROADCAST && bytes > kPieceBytes) return broadcast_by_pieces(call);
   const std::uint64_t number = board_->next();
   const bool is_root = rank == call.root;
   if (root_posts(call.collective) ? is_root : !root_reads(call.collective) || !is_root) {
@@ -128,13 +138,37 @@ Status NodeEngine::small(const NodeCall& call) {
   }
   Status status;
   if (root_posts(call.collective)) {
-    if (!is_root) status = await_posts(number, call.tag, call.root, call.root + 1);
+    if (!is_root) status = await_posts(number, call.tag, call.root, call.root + 1), board_->expect(call.root, number + 1);
   } else if (!root_reads(call.collective) || is_root) {
     status = await_posts(number, call.tag, 0, world);
   }
   if (!status.ok()) return status;
   take_small(call, number);
   board_->finish(number);
+  return {};
+}
+
+// The root fills the slots one after another and goes on; it waits for nobody but the reader of a slot that it needs again.
+Status NodeEngine::broadcast_by_pieces(const NodeCall& call) {
+  const bool is_root = board_->rank() == call.root;
+  const std::size_t bytes = static_cast<std::size_t>(call.count) * stepccl_datatype_bytes(call.datatype);
+  for (std::size_t offset = 0; offset < bytes; offset += kPieceBytes) {
+    const std::size_t piece = std::min(kPieceBytes, bytes - offset);
+    const std::uint64_t number = board_->next();
+    if (is_root) {
+      if (Status status = post(number, call.tag, call.send + offset, piece); !status.ok()) return status;
+    } else {
+      if (Status status = await_posts(number, call.tag, call.root, call.root + 1); !status.ok()) return status;
+      std::memcpy(call.recv + offset, board_->posted(call.root, number), piece);
+    }
+    board_->finish(number);
+  }
+  if (!is_root) {
+    flows_[call.root].add_received(bytes);
+    return {};
+  }
+  count_sent(call, bytes);
+  if (call.send != call.recv) std::memcpy(call.recv, call.send, bytes);
   return {};
 }
 

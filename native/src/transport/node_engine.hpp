@@ -38,6 +38,9 @@ class NodeEngine {
   // `bytes` are of the full array.
   [[nodiscard]] stepccl_algorithm_t algorithm_for(stepccl_collective_t collective, std::uint64_t bytes) const noexcept;
 
+  // Whether such a call goes through the board, so that no memory but the board's is read. `bytes` are of the full array.
+  [[nodiscard]] bool by_board(stepccl_collective_t collective, std::uint64_t bytes) const noexcept;
+
   [[nodiscard]] Status run(const NodeCall& call, const Rest& rest);
 
   [[nodiscard]] Board& board() noexcept { return *board_; }
@@ -50,6 +53,7 @@ class NodeEngine {
   };
 
   [[nodiscard]] Status small(const NodeCall& call);
+  [[nodiscard]] Status broadcast_by_pieces(const NodeCall& call);
   [[nodiscard]] Status large(const NodeCall& call);
   void take_small(const NodeCall& call, std::uint64_t number);
   [[nodiscard]] Status take_large(const NodeCall& call, std::uint64_t number, std::uint64_t& last);

@@ -6,7 +6,10 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
+#include <linux/membarrier.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -43,6 +46,7 @@ struct InboxHeader {
   // A secret of its owner, and where it stands in the owner's own memory: whoever reads it there can read that memory.
   std::uint64_t probe_address;
   std::array<std::byte, 16> probe;
+  std::uint32_t can_fence_all;                      // its process takes part in membarrier, and polls more than it sleeps
   std::atomic<std::uint32_t> reads_peers;           // 1 its owner can read the memory of all, 2 it can't; 0 not known yet
   alignas(64) std::atomic<std::uint32_t> sleeping;  // its owner is about to sleep: whoever changes a ring wakes it
 };
@@ -96,10 +100,13 @@ socklen_t doorbell_address(sockaddr_un& address, std::uint64_t comm_id, std::uin
   return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
 }
 
+// Makes this process one whose running threads a sleeper of any process can make execute a barrier. False where the kernel has
+// no such thing, or a sandbox forbids it.
+bool join_membarrier() noexcept { return ::syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0) == 0; }
+
 class ShmStream final : public ByteStream {
  public:
-  ShmStream(Ring& out, Ring& in, std::atomic<std::uint32_t>& peer_sleeping, std::function<void()> wake)
-      : out_(out), in_(in), peer_sleeping_(peer_sleeping), wake_(std::move(wake)) {}
+  ShmStream(Ring& out, Ring& in, std::uint32_t peer, const Bells& bells) : out_(out), in_(in), peer_(peer), bells_(bells) {}
 
   Expected<std::size_t> write(std::span<const iovec> parts) override {
     const std::uint64_t written = out_.written.load(std::memory_order_relaxed);
@@ -143,15 +150,14 @@ class ShmStream final : public ByteStream {
   }
 
   void ring_doorbell() {
-    // Pairs with the fence in may_sleep(): either the peer sees the counter, or this sees that it sleeps.
-    std::atomic_thread_fence(std::memory_order_seq_cst);
-    if (peer_sleeping_.load(std::memory_order_relaxed) != 0 && peer_sleeping_.exchange(0, std::memory_order_relaxed) != 0) wake_();
+    bells_.before_ring();
+    bells_.ring(peer_);
   }
 
   Ring& out_;
   Ring& in_;
-  std::atomic<std::uint32_t>& peer_sleeping_;
-  std::function<void()> wake_;
+  std::uint32_t peer_;
+  const Bells& bells_;
 };
 
 class ShmTransport final : public StreamTransport {
@@ -187,11 +193,7 @@ class ShmTransport final : public StreamTransport {
       flows.push_back(rank == control_.key().rank ? telemetry::Flow() : ring_.flow(rank, kind(), {}));
       everyone_reads = everyone_reads && inbox->header.reads_peers.load(std::memory_order_acquire) == 1;
     }
-    const auto ring_peer = [this](std::uint32_t rank) {
-      std::atomic<std::uint32_t>& sleeping = inbox_of(rank)->header.sleeping;
-      if (sleeping.load(std::memory_order_relaxed) != 0 && sleeping.exchange(0, std::memory_order_relaxed) != 0) wake(rank);
-    };
-    node_engine_ = std::make_unique<NodeEngine>(std::make_unique<Board>(control_.key().rank, std::move(areas), ring_peer),
+    node_engine_ = std::make_unique<NodeEngine>(std::make_unique<Board>(control_.key().rank, std::move(areas), bells_),
                                                 everyone_reads ? make_cross_memory_attach(std::move(pids)) : nullptr,
                                                 local_.size() > available_cpus(), std::move(flows));
   }
@@ -223,6 +225,7 @@ class ShmTransport final : public StreamTransport {
     own_ = std::move(mapped.value());
     InboxHeader& header = own_.inbox()->header;
     header.rings = static_cast<std::uint32_t>(local_.size());
+    header.can_fence_all = local_.size() <= available_cpus() && join_membarrier() ? 1 : 0;
     if (Status status = bootstrap::random_bytes(probe_); !status.ok()) return status;
     header.probe = probe_;
     header.probe_address = reinterpret_cast<std::uint64_t>(probe_.data());
@@ -230,6 +233,14 @@ class ShmTransport final : public StreamTransport {
     for (const std::uint32_t peer : local_) {
       if (peer == rank) continue;
       if (Status status = open_inbox(peer, deadline); !status.ok()) return status;
+    }
+    bells_.sleeping.assign(control_.members().size(), nullptr);
+    bells_.wake = [this](std::uint32_t peer) { wake(peer); };
+    bells_.sleeper_fences = true;
+    for (const std::uint32_t peer : local_) {
+      InboxHeader& theirs = inbox_of(peer)->header;
+      bells_.sleeping[peer] = &theirs.sleeping;
+      bells_.sleeper_fences = bells_.sleeper_fences && theirs.can_fence_all != 0;
     }
     header.reads_peers.store(single_copy_ && reads_all_peers() ? 1 : 2, std::memory_order_release);
     return {};
@@ -239,6 +250,9 @@ class ShmTransport final : public StreamTransport {
     std::atomic<std::uint32_t>& sleeping = own_.inbox()->header.sleeping;
     sleeping.store(1, std::memory_order_relaxed);
     std::atomic_thread_fence(std::memory_order_seq_cst);
+    if (bells_.sleeper_fences && ::syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0) != 0) {
+      return system_error("membarrier", "before a sleep");
+    }
     if (node_engine_ != nullptr && node_engine_->board().awaited && node_engine_->board().awaited()) {
       sleeping.store(0, std::memory_order_relaxed);
       return false;
@@ -312,11 +326,12 @@ class ShmTransport final : public StreamTransport {
     Inbox* theirs = peers_.at(peer).inbox();
     Ring& out = theirs->rings[index(control_.key().rank)];
     Ring& in = own_.inbox()->rings[index(peer)];
-    return std::unique_ptr<ByteStream>(std::make_unique<ShmStream>(out, in, theirs->header.sleeping, [this, peer] { wake(peer); }));
+    return std::unique_ptr<ByteStream>(std::make_unique<ShmStream>(out, in, peer, bells_));
   }
 
   Poller& poller_;
   std::vector<std::uint32_t> local_;  // ranks of this node, ascending
+  Bells bells_;
   Fd doorbell_;
   bool named_ = false;
   bool single_copy_;

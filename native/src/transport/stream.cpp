@@ -10,6 +10,8 @@ namespace {
 constexpr std::uint32_t kMessageMagic = 0x314d4353u;  // "SCM1"
 constexpr std::size_t kBatch = 8;                     // messages that leave in one call
 
+constexpr std::size_t kFewStreams = 2;                // that are asked one by one rather than through the poller
+
 struct MessageHeader {
   std::uint32_t magic = kMessageMagic;
   std::uint32_t sequence = 0;
@@ -117,6 +119,21 @@ Expected<bool> StreamTransport::may_sleep() {
     }
   }
   return true;
+}
+
+bool StreamTransport::try_again() noexcept {
+  ByteStream* waits[kFewStreams];
+  std::size_t used = 0;
+  for (const auto& [peer, channel] : channels_) {
+    for (const Lane& lane : channel->lanes) {
+      if (!lane.sends.empty()) return false;  // room to write shows in the poller alone
+      if (lane.receives.empty()) continue;
+      if (used == kFewStreams) return false;
+      waits[used++] = lane.stream.get();
+    }
+  }
+  for (std::size_t i = 0; i < used; ++i) waits[i]->try_reading();
+  return used != 0;
 }
 
 Error StreamTransport::broken(Channel& channel, Error error) {

@@ -23,6 +23,8 @@ class ByteStream {
   // Whether a call now could move something, as far as this side knows.
   [[nodiscard]] virtual bool may_write() const noexcept = 0;
   [[nodiscard]] virtual bool may_read() const noexcept = 0;
+  // Something may have come that nobody has told this side of.
+  virtual void try_reading() noexcept {}
 };
 
 class StreamTransport : public Transport {
@@ -36,6 +38,7 @@ class StreamTransport : public Transport {
   [[nodiscard]] Status post_recv(std::uint32_t peer, std::span<std::byte> data, std::uint32_t step) override;
   [[nodiscard]] Expected<bool> progress(std::vector<std::uint32_t>& finished) override;
   [[nodiscard]] Expected<bool> may_sleep() override;
+  [[nodiscard]] bool try_again() noexcept override;
 
  protected:
   // How many streams join two ranks; messages take them in turn. The same on every rank.

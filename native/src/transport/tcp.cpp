@@ -4,7 +4,10 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
+#include <cstring>
 #include <thread>
 
 #include "transport/stream.hpp"
@@ -15,7 +18,9 @@ namespace {
 
 using bootstrap::ControlPlane;
 
-// A non-blocking socket in an edge-triggered poller: a direction is worth trying until a call says EAGAIN, and
+constexpr std::size_t kAheadBytes = 4u << 10;  // that a read takes beyond what it was asked for, where it was asked for little
+
+// A non-blocking socket in an edge-triggered poller: a direction is worth trying until a call moves less than it could, and
 // again after an event.
 class TcpStream final : public ByteStream {
  public:
@@ -24,7 +29,8 @@ class TcpStream final : public ByteStream {
 
   Status watch() {
     return poller_.add(fd_.get(), EPOLLIN | EPOLLOUT | EPOLLRDHUP, [this](std::uint32_t events) {
-      if ((events & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0) readable_ = true;
+      if ((events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0) ended_ = true;
+      if ((events & EPOLLIN) != 0) readable_ = true;
       if ((events & (EPOLLOUT | EPOLLHUP | EPOLLERR)) != 0) writable_ = true;
     });
   }
@@ -41,18 +47,47 @@ class TcpStream final : public ByteStream {
 
   Expected<std::size_t> read(std::span<const iovec> parts) override {
     if (tls_ != nullptr) return through_tls(tls_->read(parts), readable_);
-    const ssize_t got = ::readv(fd_.get(), parts.data(), static_cast<int>(parts.size()));
+    if (ahead_ != 0) return from_ahead(parts);
+    std::array<iovec, 3> wanted{};
+    std::size_t bytes = 0;
+    std::size_t used = 0;
+    for (const iovec& part : parts) {
+      wanted[used++] = part;
+      bytes += part.iov_len;
+    }
+    // One call then brings small messages that follow each other, and says when there are no more.
+    const std::size_t room = bytes < kAheadBytes ? kAheadBytes : 0;
+    if (room != 0) wanted[used++] = {stash_.data(), room};
+    const ssize_t got = ::readv(fd_.get(), wanted.data(), static_cast<int>(used));
     if (got < 0) return none_or_error("recv", readable_);
     if (got == 0) return Error{STEPCCL_ERROR_PEER_CLOSED, -1, {}, {}, "the peer closed the connection"};
-    return static_cast<std::size_t>(got);
+    const auto moved = static_cast<std::size_t>(got);
+    if (moved < bytes + room) readable_ = false;
+    if (moved <= bytes) return moved;
+    ahead_begin_ = 0;
+    ahead_ = moved - bytes;
+    return bytes;
   }
 
   bool may_write() const noexcept override { return writable_; }
-  bool may_read() const noexcept override { return readable_ || (tls_ != nullptr && tls_->has_more()); }
+  bool may_read() const noexcept override { return readable_ || ended_ || ahead_ != 0 || (tls_ != nullptr && tls_->has_more()); }
+  void try_reading() noexcept override { readable_ = true; }
 
  private:
   static Expected<std::size_t> through_tls(Expected<std::size_t> moved, bool& ready) {
     if (moved.ok() && moved.value() == 0) ready = false;
+    return moved;
+  }
+
+  std::size_t from_ahead(std::span<const iovec> parts) noexcept {
+    std::size_t moved = 0;
+    for (const iovec& part : parts) {
+      const std::size_t now = std::min(part.iov_len, ahead_);
+      if (now != 0) std::memcpy(part.iov_base, stash_.data() + ahead_begin_, now);
+      ahead_begin_ += now;
+      ahead_ -= now;
+      moved += now;
+    }
     return moved;
   }
 
@@ -71,6 +106,10 @@ class TcpStream final : public ByteStream {
   std::unique_ptr<TlsSession> tls_;
   bool readable_ = true;
   bool writable_ = true;
+  bool ended_ = false;           // the peer says nothing more, or the connection is broken: the next read tells
+  std::size_t ahead_begin_ = 0;  // in stash_
+  std::size_t ahead_ = 0;        // bytes that were read beyond what was asked for
+  std::array<std::byte, kAheadBytes> stash_;
 };
 
 class TcpTransport final : public StreamTransport {

@@ -67,6 +67,10 @@ class Transport {
   // Moves what can be moved without blocking; appends finished steps. True when anything moved.
   [[nodiscard]] virtual Expected<bool> progress(std::vector<std::uint32_t>& finished) = 0;
 
+  // While polling: true where the next progress() will look by itself at all that is waited for, which costs less than
+  // asking the poller.
+  [[nodiscard]] virtual bool try_again() noexcept { return false; }
+
   // Called before sleeping in the poller: false when something has come meanwhile and progress() must run again.
   [[nodiscard]] virtual Expected<bool> may_sleep() = 0;
 

@@ -32,7 +32,10 @@ std::optional<std::uint32_t> number(const Lookup& lookup, const char* name) {
 std::string text_of(const Lookup& lookup, std::initializer_list<const char*> names) {
   std::string all;
   for (const char* name : names) {
-    if (const char* value = lookup(name); value != nullptr) all += (all.empty() ? "" : ".") + std::string(value);
+    const char* value = lookup(name);
+    if (value == nullptr) continue;
+    if (!all.empty()) all += '.';
+    all += value;
   }
   return all;
 }
