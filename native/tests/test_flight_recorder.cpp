@@ -118,6 +118,34 @@ TEST_CASE("without a folder there is no recorder, and no error") {
   recorder.ended(1, 1, 0);
 }
 
+TEST_CASE("a short collective that nobody had to wait for is recorded whole") {
+  Folder folder;
+  stepccl_config_t config = testing::config_for(STEPCCL_TRANSPORT_BIT(STEPCCL_TRANSPORT_SHM));
+  config.telemetry_dir = folder.path.c_str();
+  testing::run_ranks(2, config, [&](std::uint32_t rank, stepccl_comm_t comm) {
+    for (std::int32_t i = 0; i < 5; ++i) {
+      std::int32_t sum = 0;
+      CHECK(stepccl_all_reduce(comm, &i, &sum, 1, STEPCCL_INT32, STEPCCL_SUM, nullptr) == STEPCCL_SUCCESS);
+      CHECK(sum == 2 * i);
+    }
+    for (const std::string& path : folder.flights()) {
+      const Recording recording(path);
+      if (recording.header.rank != rank) continue;
+      CHECK(recording.header.op_head == 5);
+      for (std::size_t i = 0; i < 5; ++i) {
+        const stepccl_flight_op& op = recording.ops[i];
+        CHECK(op.sequence == i + 1);
+        CHECK(op.state == STEPCCL_FLIGHT_COMPLETED);
+        CHECK(op.started_ns != 0);
+        CHECK(op.ended_ns >= op.started_ns);
+        CHECK(op.bytes == 4);
+        CHECK(op.waiting_count == 0);
+      }
+    }
+    CHECK(stepccl_barrier(comm, nullptr) == STEPCCL_SUCCESS);
+  });
+}
+
 TEST_CASE("the file goes with a healthy communicator and stays after a failure") {
   Folder folder;
   stepccl_config_t config = testing::config_for(STEPCCL_TRANSPORT_BIT(STEPCCL_TRANSPORT_SHM));

@@ -5,18 +5,18 @@
 
 namespace stepccl::transport {
 
-bool Board::may_post(std::uint64_t number) noexcept {
-  if (number <= kBoardSlots || all_done_ >= number - kBoardSlots) return true;
+bool Board::all_finished(std::uint64_t number) noexcept {
+  if (all_done_ >= number) return true;
   std::uint64_t least = ~std::uint64_t{0};
   for (std::uint32_t peer = 0; peer < world(); ++peer) {
     if (peer != rank_) least = std::min(least, areas_[peer]->done.load(std::memory_order_acquire));
   }
   all_done_ = least;
-  return all_done_ >= number - kBoardSlots;
+  return all_done_ >= number;
 }
 
 void Board::post(std::uint64_t number, const OperationTag& tag) {
-  BoardArea::Slot& own = slot(rank_, number);
+  BoardArea::Flag& own = flag(rank_, number);
   own.tag = tag;
   own.number.store(number, std::memory_order_release);
   ring_all();

@@ -15,20 +15,23 @@
 
 namespace stepccl::transport {
 
-constexpr std::size_t kBoardSlots = 16;
-constexpr std::size_t kBoardBytes = (16u << 10) + 48;  // of one post; the first 48 share the flag's cache line
+constexpr std::size_t kBoardFlags = 64;               // posts that a rank may be ahead of its readers
+constexpr std::size_t kBoardSlots = 16;               // the same where they don't fit beside the flag
+constexpr std::size_t kBoardBytes = 16u << 10;        // of one post
+constexpr std::size_t kBesideFlag = 48;               // of a post that shares the flag's cache line
 
 // In shared memory, written by its owner alone.
 struct BoardArea {
-  struct Slot {
-    alignas(64) std::atomic<std::uint64_t> number;  // of the exchange whose post stands here
+  struct Flag {
+    alignas(64) std::atomic<std::uint64_t> number;  // of the exchange that was posted last
     OperationTag tag;
-    std::byte data[kBoardBytes];
+    std::byte data[kBesideFlag];
   };
   alignas(64) std::atomic<std::uint64_t> done;  // the last exchange that its owner needs nothing of any more
-  Slot slots[kBoardSlots];
+  Flag flags[kBoardFlags];
+  alignas(64) std::byte slots[kBoardSlots][kBoardBytes];
 };
-static_assert(offsetof(BoardArea::Slot, data) == 16 && sizeof(BoardArea::Slot) % 64 == 0);
+static_assert(sizeof(BoardArea::Flag) == 64);
 
 // How a rank of the board learns that a peer sleeps, and wakes it.
 struct Bells {
@@ -63,19 +66,25 @@ class Board {
   // The number of the next exchange.
   [[nodiscard]] std::uint64_t next() noexcept { return ++exchange_; }
 
-  // Whether the post of kBoardSlots exchanges ago has been read by all, so that exchange `number` may be posted.
-  [[nodiscard]] bool may_post(std::uint64_t number) noexcept;
-  // Where the post of this exchange goes: kBoardBytes, to be filled before post().
-  [[nodiscard]] std::byte* draft(std::uint64_t number) noexcept { return slot(rank_, number).data; }
+  // The exchange that all must have finished before `bytes` may be posted in exchange `number`; 0 = none.
+  [[nodiscard]] static std::uint64_t needs(std::uint64_t number, std::size_t bytes) noexcept {
+    const std::uint64_t ahead = bytes <= kBesideFlag ? kBoardFlags : kBoardSlots;
+    return number > ahead ? number - ahead : 0;
+  }
+  // Whether every peer has finished exchange `number`.
+  [[nodiscard]] bool all_finished(std::uint64_t number) noexcept;
+  // Where a post of so many bytes goes, to be filled before post().
+  [[nodiscard]] std::byte* draft(std::uint64_t number, std::size_t bytes) noexcept { return place(rank_, number, bytes); }
   void post(std::uint64_t number, const OperationTag& tag);
   // Whether a peer has posted, and what.
   [[nodiscard]] bool has_posted(std::uint32_t peer, std::uint64_t number) const noexcept {
-    return slot(peer, number).number.load(std::memory_order_acquire) == number;
+    return flag(peer, number).number.load(std::memory_order_acquire) == number;
   }
   // A peer that posts without waiting for this rank may be ahead.
-  void expect(std::uint32_t peer, std::uint64_t number) const noexcept { __builtin_prefetch(&slot(peer, number)); }
-  [[nodiscard]] const std::byte* posted(std::uint32_t peer, std::uint64_t number) const noexcept { return slot(peer, number).data; }
-  [[nodiscard]] const OperationTag& tag_of(std::uint32_t peer, std::uint64_t number) const noexcept { return slot(peer, number).tag; }
+  void expect(std::uint32_t peer, std::uint64_t number) const noexcept { __builtin_prefetch(&flag(peer, number)); }
+  // What it has posted: as many bytes as every rank posts in such a call.
+  [[nodiscard]] const std::byte* posted(std::uint32_t peer, std::uint64_t number, std::size_t bytes) const noexcept { return place(peer, number, bytes); }
+  [[nodiscard]] const OperationTag& tag_of(std::uint32_t peer, std::uint64_t number) const noexcept { return flag(peer, number).tag; }
   // Every peer has posted in this exchange, so each has finished those before.
   void all_posted(std::uint64_t number) noexcept { all_done_ = std::max(all_done_, number - 1); }
   // This rank needs nothing of this exchange, and of those before, any more.
@@ -88,7 +97,10 @@ class Board {
   std::function<bool()> awaited;
 
  private:
-  [[nodiscard]] BoardArea::Slot& slot(std::uint32_t peer, std::uint64_t number) const noexcept { return areas_[peer]->slots[number % kBoardSlots]; }
+  [[nodiscard]] BoardArea::Flag& flag(std::uint32_t peer, std::uint64_t number) const noexcept { return areas_[peer]->flags[number % kBoardFlags]; }
+  [[nodiscard]] std::byte* place(std::uint32_t peer, std::uint64_t number, std::size_t bytes) const noexcept {
+    return bytes <= kBesideFlag ? flag(peer, number).data : areas_[peer]->slots[number % kBoardSlots];
+  }
   void ring_all();
 
   std::uint32_t rank_;

@@ -17,7 +17,6 @@ namespace stepccl::transport {
 namespace {
 
 constexpr std::size_t kChunkBytes = 128u << 10;  // of a copy that is added at once: two of them stay in a core's own cache
-constexpr std::size_t kPieceBytes = 16u << 10;   // of a broadcast: as many of them as the board has slots are under way
 constexpr std::size_t kBroadcastBytes = 128u << 10;  // beyond it one copy from the root's memory costs less than two through the board
 constexpr int kEager = 64;                       // looks without a pause in between, which takes as long as the answer
 constexpr int kSpins = 2000;                     // before the CPU is offered to others
@@ -95,10 +94,13 @@ Status NodeEngine::await(std::uint32_t first, std::uint32_t end, Ready&& ready) 
 }
 
 Status NodeEngine::post(std::uint64_t number, const OperationTag& tag, const void* data, std::size_t bytes) {
-  if (!board_->may_post(number)) {
-    if (Status status = await(0, board_->world(), [&](std::uint32_t peer) { return board_->has_finished(peer, number - kBoardSlots); }); !status.ok()) return status;
+  const std::uint64_t before = Board::needs(number, bytes);
+  if (!board_->all_finished(before)) {
+    // Until half of what was posted has been read, so that neither side waits for the other at every single one.
+    const std::uint64_t half = number - (number - before) / 2;
+    if (Status status = await(0, board_->world(), [&](std::uint32_t peer) { return board_->has_finished(peer, half - 1); }); !status.ok()) return status;
   }
-  if (bytes != 0) std::memcpy(board_->draft(number), data, bytes);
+  if (bytes != 0) std::memcpy(board_->draft(number, bytes), data, bytes);
   board_->post(number, tag);
   return {};
 }
@@ -129,7 +131,7 @@ Status NodeEngine::small(const NodeCall& call) {
   const std::uint32_t rank = board_->rank();
   const std::uint32_t world = board_->world();
   const std::size_t bytes = static_cast<std::size_t>(call.count) * stepccl_datatype_bytes(call.datatype);
-  if (call.collective == STEPCCL_BROADCAST && bytes > kPieceBytes) return broadcast_by_pieces(call);
+  if (call.collective == STEPCCL_BROADCAST && bytes > kBoardBytes) return broadcast_by_pieces(call);
   const std::uint64_t number = board_->next();
   const bool is_root = rank == call.root;
   if (root_posts(call.collective) ? is_root : !root_reads(call.collective) || !is_root) {
@@ -152,14 +154,14 @@ Status NodeEngine::small(const NodeCall& call) {
 Status NodeEngine::broadcast_by_pieces(const NodeCall& call) {
   const bool is_root = board_->rank() == call.root;
   const std::size_t bytes = static_cast<std::size_t>(call.count) * stepccl_datatype_bytes(call.datatype);
-  for (std::size_t offset = 0; offset < bytes; offset += kPieceBytes) {
-    const std::size_t piece = std::min(kPieceBytes, bytes - offset);
+  for (std::size_t offset = 0; offset < bytes; offset += kBoardBytes) {
+    const std::size_t piece = std::min(kBoardBytes, bytes - offset);
     const std::uint64_t number = board_->next();
     if (is_root) {
       if (Status status = post(number, call.tag, call.send + offset, piece); !status.ok()) return status;
     } else {
       if (Status status = await_posts(number, call.tag, call.root, call.root + 1); !status.ok()) return status;
-      std::memcpy(call.recv + offset, board_->posted(call.root, number), piece);
+      std::memcpy(call.recv + offset, board_->posted(call.root, number, piece), piece);
     }
     board_->finish(number);
   }
@@ -179,7 +181,8 @@ void NodeEngine::take_small(const NodeCall& call, std::uint64_t number) {
   const auto count = static_cast<std::size_t>(call.count);
   const std::size_t bytes = count * stepccl_datatype_bytes(call.datatype);
   if (bytes == 0) return;
-  const auto from = [&](std::uint32_t peer, std::size_t offset) { return (peer == rank ? call.send : board_->posted(peer, number)) + offset; };
+  const std::size_t posted = posted_bytes(call.collective, world, full_bytes(call, world));
+  const auto from = [&](std::uint32_t peer, std::size_t offset) { return (peer == rank ? call.send : board_->posted(peer, number, posted)) + offset; };
   const auto received = [&](std::uint32_t peer) {
     if (peer != rank) flows_[peer].add_received(bytes);
   };
@@ -233,7 +236,7 @@ void NodeEngine::take_small(const NodeCall& call, std::uint64_t number) {
 
 Status NodeEngine::read(std::uint32_t peer, std::uint64_t number, bool recv, std::size_t offset, std::span<std::byte> into) {
   Places places;
-  std::memcpy(&places, board_->posted(peer, number), sizeof places);
+  std::memcpy(&places, board_->posted(peer, number, sizeof places), sizeof places);
   if (Status status = copy_->read(peer, recv ? places.recv : places.send, offset, into); !status.ok()) return status;
   flows_[peer].add_received(into.size());
   return {};
