@@ -17,7 +17,10 @@ namespace stepccl::transport {
 namespace {
 
 constexpr std::size_t kChunkBytes = 128u << 10;  // of a copy that is added at once: two of them stay in a core's own cache
-constexpr std::size_t kBroadcastBytes = 128u << 10;  // beyond it one copy from the root's memory costs less than two through the board
+// A broadcast beyond it is one copy from the root's memory by each reader instead of two through the board. One reader alone gains
+// early; several get into each other's way, since the kernel locks the root's page tables for each.
+constexpr std::size_t kPairBroadcastBytes = 32u << 10;
+constexpr std::size_t kBroadcastBytes = 16u << 20;
 constexpr int kEager = 64;                       // looks without a pause in between, which takes as long as the answer
 constexpr int kSpins = 2000;                     // before the CPU is offered to others
 constexpr int kCrowdedSpins = 16;
@@ -61,7 +64,7 @@ stepccl_algorithm_t NodeEngine::algorithm_for(stepccl_collective_t collective, s
 }
 
 bool NodeEngine::by_board(stepccl_collective_t collective, std::uint64_t bytes) const noexcept {
-  if (collective == STEPCCL_BROADCAST && (bytes <= kBroadcastBytes || copy_ == nullptr)) return true;
+  if (collective == STEPCCL_BROADCAST && (bytes <= (board_->world() == 2 ? kPairBroadcastBytes : kBroadcastBytes) || copy_ == nullptr)) return true;
   return posted_bytes(collective, board_->world(), bytes) <= kBoardBytes;
 }
 
