@@ -13,6 +13,13 @@ export const ACK_SIGNS: Record<AckState, ["ok" | "warn" | "bad" | "idle", Icon]>
 /** "waits: counts from the next common call on". */
 export const ackText = (ack: SettingAck, t: TFunction): string => (ack.reason === null ? t(`memory.acks.${ack.state}`) : `${t(`memory.acks.${ack.state}`)}: ${t(`memory.why.${ack.reason}`)}`);
 
+/** What an engine runs with: where it sets nothing itself, 0 says how it chooses. */
+export function inForceText({ setting, inForce }: SettingAck, t: TFunction): string {
+  if (inForce === 0 && setting === "buffer_bytes") return t("memory.byRatio");
+  if (inForce === 0 && setting === "sm_budget") return t("memory.bySize");
+  return inForce === null ? "–" : valueText(setting, inForce, t);
+}
+
 /** What one process made of its node's settings. */
 export function Acks({ settings, className }: { settings: readonly SettingAck[]; className?: string }) {
   const { t } = useTranslation();
@@ -22,7 +29,7 @@ export function Acks({ settings, className }: { settings: readonly SettingAck[];
         {settings.map((ack) => (
           <tr key={ack.setting} data-setting={ack.setting} data-state={ack.state}>
             <th scope="row">{t(`settings.names.${ack.setting}`)}</th>
-            <td className="num">{valueText(ack.setting, ack.inForce, t)}{ack.state !== "applied" && ack.wanted !== null && ack.wanted !== ack.inForce && <span className="dim"> ({t("memory.wanted", { value: valueText(ack.setting, ack.wanted, t) })})</span>}</td>
+            <td className="num">{inForceText(ack, t)}{ack.state !== "applied" && ack.wanted !== null && ack.wanted !== ack.inForce && <span className="dim"> ({t("memory.wanted", { value: valueText(ack.setting, ack.wanted, t) })})</span>}</td>
             <td title={ackText(ack, t)}><State tone={ACK_SIGNS[ack.state][0]} icon={ACK_SIGNS[ack.state][1]} label={ackText(ack, t)} /></td>
           </tr>
         ))}

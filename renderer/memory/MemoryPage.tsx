@@ -16,7 +16,7 @@ import { PoolTable } from "./PoolTable.js";
 import { rowIdsOf, rowOf, useMemory, useMemoryUi, type MemoryTab } from "./store.js";
 import css from "./memory.module.css";
 
-/** Errors and notices of more nodes than this are counted, not listed. */
+/** Nodes beyond these are counted in a notice, not named. */
 const LISTED = 3;
 
 /** The memory of the fleet: what GPUs' pools hold and how it lies, and what the hosts have. */
@@ -63,8 +63,12 @@ export function MemoryPage() {
         {tab === "gpus" && <span className="dim" data-testid="memory-sum">{t("memory.sum", { count: processes.length, held: bytes(held), used: bytes(used) })}</span>}
       </div>
       {error && <ErrorNote error={error} />}
-      {failed.slice(0, LISTED).map((view) => view.error && <div key={view.nodeId}><strong>{nameOf(view.nodeId)}</strong> <ErrorNote error={view.error} compact /></div>)}
-      {failed.length > LISTED && <p className={css.notice}>{t("memory.moreFailed", { count: failed.length - LISTED })}</p>}
+      {failed.length > 0 && (
+        <details className={css.notice} data-tone="bad" data-testid="memory-failed">
+          <summary>{t("memory.failed", { count: failed.length, names: names(failed) })}</summary>
+          {failed.slice(0, LISTED).map((view) => view.error && <div key={view.nodeId}><strong>{nameOf(view.nodeId)}</strong> <ErrorNote error={view.error} compact /></div>)}
+        </details>
+      )}
       {old.length > 0 && <p className={css.notice}>{t("memory.tooOld", { names: names(old) })}</p>}
       {partly.length > 0 && <p className={css.notice}>{t("memory.partly", { names: names(partly) })}</p>}
       {tab === "host" ? <div className={`panel ${css.table}`}><HostTable ui={ui} /></div> : loaded && rows.length === 0 && views.every((view) => view.readAtMs !== null) ? (

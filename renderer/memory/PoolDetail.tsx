@@ -6,7 +6,7 @@ import IconStack2 from "@tabler/icons-react/icons/IconStack2";
 import type { GpuProcessView, NodeMemoryView, NodeSettingsView, PoolMapView } from "../../electron/contract/index.js";
 import { hrefOf } from "../app/router.js";
 import { ErrorNote } from "../shared/ErrorNote.js";
-import { age, bytes } from "../shared/format.js";
+import { age, bytes, duration } from "../shared/format.js";
 import { oneLine } from "../shared/printable.js";
 import { ago, EmptyState, useStale } from "../shared/small.js";
 import { useAction } from "../shared/use-action.js";
@@ -108,6 +108,8 @@ function Detail({ memory, row }: { memory: KeyedStore<NodeMemoryView>; row: Pool
   const name = oneLine(useItem(nodes, row.view.nodeId)?.name ?? row.view.nodeId, 40);
   const { map } = useMap(memory, row.view.nodeId, process.key);
   const stale = useStale(process.updatedAtMs);
+  const points = map?.history ?? [];
+  const spanMs = points.length > 1 ? points.at(-1)!.atMs - points[0]!.atMs : null;
   const known = (value: number | null, zero?: string): string => (value === null ? "–" : value === 0 && zero !== undefined ? zero : String(value));
   return (
     <section className={`panel ${css.detail}`} aria-label={t("memory.pool")} data-testid="pool-detail" data-row={`${row.view.nodeId}/${process.key}`}>
@@ -131,8 +133,8 @@ function Detail({ memory, row }: { memory: KeyedStore<NodeMemoryView>; row: Pool
           </dl>
         </div>
         <div className={css.right}>
-          <h3>{t("memory.curve")} <span className="dim">{process.pool.fragmentationPermille !== null && percent(process.pool.fragmentationPermille)}</span></h3>
-          <Spark points={map?.history ?? []} />
+          <h3>{t("memory.curve")} {process.pool.fragmentationPermille !== null && percent(process.pool.fragmentationPermille)} <span className={css.span}>{spanMs !== null && t("memory.curveSpan", { span: duration(spanMs) })}</span></h3>
+          <Spark points={points} />
           <h3>{t("memory.acksTitle")}{!process.settingsCurrent && <span className={css.warn}> · {t("memory.acksBehind")}</span>}</h3>
           <Acks settings={process.settings} className={css.acks} />
         </div>

@@ -53,7 +53,7 @@ function Strip({ label, ranges, axis, width, patterns, onPoint }: StripProps) {
   const current = active !== null && active < ranges.length ? active : null;
   return (
     <svg
-      className={css.strip} width={width} height={HEIGHT} role="listbox" aria-label={label} aria-activedescendant={current === null ? undefined : `${id}-${current}`} tabIndex={0}
+      className={css.strip} data-testid="pool-strip" width={width} height={HEIGHT} role="listbox" aria-label={label} aria-activedescendant={current === null ? undefined : `${id}-${current}`} tabIndex={0}
       onKeyDown={onKeyDown} onFocus={() => { if (ranges.length > 0) go(current ?? 0); }} onBlur={() => go(null)} onMouseLeave={() => { if (active === null) onPoint(null); }}
     >
       {axis.breaks.map((each) => (

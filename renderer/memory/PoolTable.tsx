@@ -76,6 +76,7 @@ export function PoolTable({ memory, ui }: { memory: KeyedStore<NodeMemoryView>; 
     const ids = rowIdsOf(items).filter((id) => {
       const row = rowOf(items, id)!;
       if (busyOnly && !row.process) return false;
+      if (words.length === 0) return true;
       const haystack = [names.get(row.view.nodeId)?.name ?? "", gpuText(row), row.process ? processText(row.process) : ""].join("\n").toLowerCase();
       return words.every((word) => haystack.includes(word));
     });
@@ -95,17 +96,17 @@ export function PoolTable({ memory, ui }: { memory: KeyedStore<NodeMemoryView>; 
     });
     const figure = { align: "end" } as const;
     return [
-      column("node", "minmax(84px, 1fr)", (row) => <Name id={row.view.nodeId} />),
-      column("gpu", "56px", (row) => <span title={gpuText(row)}>{row.gpu?.index ?? row.process?.gpuIndex ?? "?"}</span>, figure),
-      column("process", "minmax(140px, 1.6fr)", (row) => (row.process ? <NodeText text={processText(row.process)} /> : <span className="dim">{t("memory.noProcess")}</span>)),
-      column("capacity", "86px", (row) => size(row.process?.pool.capacityBytes), { ...figure, title: t("memory.about.capacity") }),
-      column("held", "80px", (row) => size(row.process?.pool.heldBytes), { ...figure, title: t("memory.about.held") }),
-      column("used", "80px", (row) => size(row.process?.pool.usedBytes), { ...figure, title: t("memory.about.used") }),
-      column("largest", "92px", (row) => size(row.process?.pool.largestFreeBytes), { ...figure, title: t("memory.about.largest") }),
-      column("fragmentation", "122px", (row) => (row.process ? <Fragmentation permille={row.process.pool.fragmentationPermille} /> : "–"), { ...figure, title: t("memory.about.fragmentation") }),
-      column("defrag", "128px", (row) => (row.process ? <DefragState process={row.process} /> : "–")),
-      column("async", "78px", (row) => (row.process?.asyncLevel ? <span title={row.process.asyncReason ?? undefined}>{t(`memory.async.${row.process.asyncLevel}`)}</span> : "–"), { sortable: false }),
-      column("age", "76px", (row) => (row.process ? <Age atMs={row.process.updatedAtMs} always /> : "–"), figure),
+      column("node", "minmax(80px, 1fr)", (row) => <Name id={row.view.nodeId} />),
+      column("gpu", "52px", (row) => <span title={gpuText(row)}>{row.gpu?.index ?? row.process?.gpuIndex ?? "?"}</span>, figure),
+      column("process", "minmax(140px, 1.9fr)", (row) => (row.process ? <NodeText text={processText(row.process)} /> : <span className="dim ellipsis">{row.gpu ? t("memory.idleGpu", { used: bytes(row.gpu.usedBytes), total: bytes(row.gpu.totalBytes) }) : t("memory.noProcess")}</span>)),
+      column("capacity", "82px", (row) => size(row.process?.pool.capacityBytes), { ...figure, title: t("memory.about.capacity") }),
+      column("held", "78px", (row) => size(row.process?.pool.heldBytes), { ...figure, title: t("memory.about.held") }),
+      column("used", "78px", (row) => size(row.process?.pool.usedBytes), { ...figure, title: t("memory.about.used") }),
+      column("largest", "102px", (row) => size(row.process?.pool.largestFreeBytes), { ...figure, title: t("memory.about.largest") }),
+      column("fragmentation", "116px", (row) => (row.process ? <Fragmentation permille={row.process.pool.fragmentationPermille} /> : "–"), { ...figure, title: t("memory.about.fragmentation") }),
+      column("defrag", "136px", (row) => (row.process ? <DefragState process={row.process} /> : "–")),
+      column("async", "66px", (row) => (row.process?.asyncLevel ? <span title={row.process.asyncReason ?? undefined}>{t(`memory.async.${row.process.asyncLevel}`)}</span> : "–"), { sortable: false }),
+      column("age", "72px", (row) => (row.process ? <Age atMs={row.process.updatedAtMs} always /> : "–"), figure),
     ];
   }, [t, memory]);
   const chosen = useMemo(() => (selected === null ? NO_SELECTION : new Set([selected])), [selected]);

@@ -1,10 +1,9 @@
 import { useTranslation } from "react-i18next";
 import type { AckState, NodeMemoryView, SettingAck, SettingName } from "../../electron/contract/index.js";
-import { ackText, ACK_SIGNS } from "../memory/Acks.js";
+import { ackText, ACK_SIGNS, inForceText } from "../memory/Acks.js";
 import { processText } from "../memory/words.js";
 import { oneLine } from "../shared/printable.js";
 import { State } from "../shared/small.js";
-import { valueText } from "./words.js";
 import css from "./settings.module.css";
 
 /** One process's word on one setting. */
@@ -33,12 +32,12 @@ export function Acknowledged({ name, acks }: { name: SettingName; acks: readonly
     <div className={css.acks} data-testid={`acks-${name}`}>
       {groups.map(({ state, these }) => {
         const [tone, icon] = ACK_SIGNS[state];
-        const lines = these.slice(0, LISTED).map(({ who, ack }) => `${who}: ${valueText(name, ack.inForce, t)}, ${ackText(ack, t)}`);
+        const lines = these.slice(0, LISTED).map(({ who, ack }) => `${who}: ${inForceText(ack, t)}, ${ackText(ack, t)}`);
         const reasons = [...new Set(these.flatMap(({ ack }) => (ack.reason === null ? [] : [t(`memory.why.${ack.reason}`)])))];
         return (
           <div key={state} data-state={state} title={[...lines, ...(these.length > LISTED ? [`+${these.length - LISTED}`] : [])].join("\n")}>
             <State tone={tone} icon={icon} label={t(`settings.acks.${state}`, { count: these.length })} />
-            {reasons.length > 0 && <div className="dim">{reasons.slice(0, 2).join("; ")}</div>}
+            {reasons.length > 0 && <div className={`dim ${css.why}`}>{reasons.slice(0, 2).join("; ")}</div>}
           </div>
         );
       })}

@@ -49,3 +49,28 @@ describe("values", () => {
   });
   it("are common where all are the same", () => expect([common([1, 1]), common([1, 2]), common([]), common([null, null])]).toEqual([1, undefined, undefined, null]));
 });
+
+describe("acknowledgements", () => {
+  it("say for each setting in how many processes it is in force, waits or is refused, and why", async () => {
+    const { host } = renderOver(<SettingsPage />);
+    for (const id of ["n1", "n2"]) host.settings.set(id, { pipeline_depth: 8, sm_budget: 16 });
+    const acks = async (name: string) => (await screen.findByTestId(`acks-${name}`)).textContent;
+    await waitFor(async () => expect(await acks("pipeline_depth")).toMatch(/6 processes wait.*next common call.*in force in 10 processes.*3 processes use their own/), { timeout: 5000 });
+    expect(await acks("sm_budget")).toMatch(/4 processes refuse.*cannot take this value.*in force in 12 processes/);
+    expect(screen.getByTestId("acks-sm_budget").querySelector('[data-state="refused"]')!.getAttribute("title")).toMatch(/gpu-01 · rank 6\/16 .*: by size, refused/);
+    expect(screen.getByTestId("acks-compression").textContent).toBe("");
+    fireEvent.change(screen.getByRole("combobox"), { target: { value: "n2" } });
+    expect(await acks("sm_budget")).toMatch(/2 processes refuse.*in force in 6 processes/);
+  });
+  it("a share of the GPU's memory is written in per cent and sent in permille", async () => {
+    const { host } = renderOver(<SettingsPage />);
+    await screen.findByTestId("settings-table");
+    await waitFor(() => expect(screen.getByRole<HTMLSelectElement>("combobox").options.length).toBeGreaterThan(2));
+    const field = row("hbm_cache_ratio_permille").getByRole("textbox");
+    fireEvent.change(field, { target: { value: "95%" } });
+    expect(row("hbm_cache_ratio_permille").getByText("0.1% to 90%")).toBeTruthy();
+    fireEvent.change(field, { target: { value: "12.5 %" } });
+    fireEvent.click(screen.getByTestId("settings-apply"));
+    await waitFor(() => expect(host.received).toContainEqual(expect.objectContaining({ method: "settings.set", params: expect.objectContaining({ changes: { hbm_cache_ratio_permille: 125 } }) })));
+  });
+});
