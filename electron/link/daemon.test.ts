@@ -1,11 +1,13 @@
 import { spawn, type ChildProcess } from "node:child_process";
-import { existsSync, mkdirSync, mkdtempSync, rmSync } from "node:fs";
+import { existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { connect } from "node:net";
 import { hostname, tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
-import type { ConsoleError } from "../contract/index.js";
+import { SettingName, SETTINGS, type ConsoleError } from "../contract/index.js";
 import { connectAgent, type ConnectedAgent } from "./client.js";
+import { GpuProcess } from "./gpu-schemas.js";
+import { encodeBoard } from "./testing.js";
 
 const root = join(import.meta.dirname, "../..");
 const binary = join(root, "build/out/agent/stepccld");
@@ -68,6 +70,39 @@ describe.skipIf(!existsSync(binary) || !addon)("the real stepccld", () => {
     expect(routes.epoch).toBe(3);
     expect(routes.routes.length).toBeGreaterThan(0);
     await expect(client.call("cluster.set", { ...cluster, epoch: 2 })).rejects.toMatchObject({ view: { code: "A302" } });
+  });
+  it("tells of a GPU process that shows a board, in the form that the console reads", async () => {
+    expect(await client.call("gpu.processes", {})).toEqual({ processes: [], omitted: 0 });
+    const commId = 0xdeadbeefn;
+    const file = join(folder, "run", "rings", `${process.pid}.0.${commId.toString(16).padStart(16, "0")}.gpu`);
+    writeFileSync(file, encodeBoard({
+      pid: process.pid, rank: 0, commId, monotonicNs: process.hrtime.bigint(), job: "train\u001b[2J", heldBytes: 3000, usedBytes: 2000, ranges: [{ offset: 0, bytes: 2000, kind: 1 }, { offset: 4096, bytes: 1000, kind: 0 }],
+      settings: [{ wanted: 0, inForce: 4, state: 0, reason: 0 }, { wanted: 16, inForce: 0, state: 2, reason: 1 }, { wanted: 8, inForce: 4, state: 3, reason: 3 }, { wanted: 1, inForce: 1, state: 1, reason: 0 }],
+    }), { mode: 0o660 });
+    try {
+      const [told] = (await client.call("gpu.processes", {})).processes;
+      const parsed = GpuProcess.parse(told);
+      expect(parsed).toMatchObject({
+        pid: process.pid, rank: 0, world_size: 2, communicator: "00000000deadbeef", error_code: null, operations: 7, sm_budget: 0, gpu: { uuid: "GPU-0", multiprocessors: 132 }, async: { level: "stream", reason: null }, paging: { page_bytes: 0 },
+        pool: { capacity_bytes: 2 ** 30, held_bytes: 3000, used_bytes: 2000, fragmentation_permille: 250, ranges: [{ offset_bytes: 0, bytes: 2000, kind: "buffer" }, { offset_bytes: 4096, bytes: 1000, kind: "free" }], ranges_omitted: 0 },
+        defrag: { interval_ms: 500, blocked_by: null, last: null },
+        settings: {
+          pipeline_depth: { state: "own", reason: null, wanted: null, in_force: 4 }, sm_budget: { state: "pending", reason: "next_call", wanted: 16, in_force: 0 }, dma_concurrency: { state: "refused", reason: "out_of_range", wanted: 8, in_force: 4 },
+          async_gd: { state: "applied", reason: null, wanted: true, in_force: true },
+        },
+      });
+      expect(parsed.job).not.toContain("\u001b");
+      expect(parsed.age_ms).toBeLessThan(60_000);
+    } finally {
+      rmSync(file);
+    }
+  });
+  it("takes every setting that the console has, to its limits", async () => {
+    for (const name of SettingName.options) {
+      const kind = SETTINGS[name];
+      for (const value of kind.kind === "switch" ? [true, false] : [kind.min, kind.max]) expect(await client.call("settings.set", { [name]: value } as never)).toMatchObject({ [name]: value });
+      expect(await client.call("settings.set", { [name]: null } as never)).toMatchObject({ [name]: null });
+    }
   });
   it("lists no run, keeps settings, tells its log", async () => {
     expect(await client.call("run.list", {})).toEqual({ runs: [] });

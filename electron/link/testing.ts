@@ -123,3 +123,34 @@ export function encodeFrame(input: FrameInput): Buffer {
   }
   return bytes;
 }
+
+export interface BoardInput { pid: number; rank: number; commId: bigint; monotonicNs: bigint; job: string; heldBytes: number; usedBytes: number; ranges: { offset: number; bytes: number; kind: number }[]; settings: { wanted: number; inForce: number; state: number; reason: number }[] }
+const GPU_SETTINGS = 11;
+const GPU_RANGES = 256;
+
+/** A GPU board by native/include/stepccl/telemetry.h section 5, version 1; what is not named is 0. */
+export function encodeBoard(input: BoardInput): Buffer {
+  const bytes = Buffer.alloc(480 + 24 * (GPU_SETTINGS + GPU_RANGES));
+  const u32 = (at: number, ...values: number[]): void => values.forEach((v, i) => bytes.writeUInt32LE(v, at + 4 * i));
+  const u64 = (at: number, ...values: (number | bigint)[]): void => values.forEach((v, i) => bytes.writeBigUInt64LE(BigInt(v), at + 8 * i));
+  bytes.write("SCG1", 0, "latin1");
+  u32(4, 1, bytes.length, 2, input.pid, input.rank, 2);
+  u64(32, input.commId, input.monotonicNs, 7);
+  bytes.write(input.job, 56, 63, "latin1");
+  bytes.write("GPU-0", 120, "latin1");
+  u32(296, 1, 132);
+  u32(328, 500, 250);
+  u64(360, 1 << 30, input.heldBytes, input.usedBytes);
+  u32(472, input.ranges.length, 0);
+  input.settings.forEach((row, i) => {
+    u64(480 + 24 * i, row.wanted, row.inForce);
+    bytes.writeUInt8(row.state, 496 + 24 * i);
+    bytes.writeUInt8(row.reason, 497 + 24 * i);
+  });
+  input.ranges.forEach((range, i) => {
+    const at = 480 + 24 * (GPU_SETTINGS + i);
+    u64(at, range.offset, range.bytes);
+    bytes.writeUInt8(range.kind, at + 16);
+  });
+  return bytes;
+}
