@@ -110,9 +110,9 @@ function matches(pattern: string, cls: string): boolean {
   return pattern.endsWith("*") ? cls.startsWith(pattern.slice(0, -1)) : pattern === cls;
 }
 
-/** A file that names no host may be of any. */
-function sameHost(a: Group, b: Group): boolean {
-  return a.host === b.host || a.host === null || b.host === null;
+function push<K>(lists: Map<K, Group[]>, key: K, group: Group): void {
+  const list = lists.get(key);
+  if (list) list.push(group); else lists.set(key, [group]);
 }
 
 function shareCard(a: Group, b: Group): boolean {
@@ -130,15 +130,24 @@ function inTime(cause: Group, consequence: Group): boolean {
 /** Sets `consequenceOf` of every group that another one explains, and returns all in the order of blame. */
 export function orderOfBlame(scan: Scan): Group[] {
   const groups = [...scan.groups.values()];
+  const told = groups.filter((g) => g.severity !== "info");
+  const classes = new Map<string, Group[]>();
+  for (const g of told) push(classes, g.class, g);
+  const of = (patterns: readonly string[]): Group[] => [...classes].flatMap(([cls, list]) => (patterns.some((p) => matches(p, cls)) ? list : []));
   const explains = new Map<Group, Group[]>();
   for (const [causes, consequences, where, only] of EDGES) {
-    for (const cause of groups) {
-      if (cause.severity === "info" || !causes.some((p) => matches(p, cause.class))) continue;
-      for (const effect of groups) {
-        if (effect.severity === "info" || effect.class === cause.class || !sameHost(effect, cause) || !consequences.some((p) => matches(p, effect.class))) continue;
-        if (where === "slot" && !shareCard(cause, effect)) continue;
-        if ((only && !only(cause, effect)) || !inTime(cause, effect)) continue;
-        explains.set(effect, [...(explains.get(effect) ?? []), cause]);
+    const from = of(causes);
+    if (from.length === 0) continue;
+    const effects = of(consequences);
+    if (effects.length === 0) continue;
+    // Logs of a thousand nodes at once: a cause meets its own host's groups only, and those that name none.
+    const byHost = new Map<string | null, Group[]>();
+    for (const g of effects) push(byHost, g.host, g);
+    for (const cause of from) {
+      const near = cause.host === null ? effects : [...(byHost.get(cause.host) ?? []), ...(byHost.get(null) ?? [])];
+      for (const effect of near) {
+        if (effect.class === cause.class || (where === "slot" && !shareCard(cause, effect)) || (only && !only(cause, effect)) || !inTime(cause, effect)) continue;
+        push(explains, effect, cause);
       }
     }
   }
@@ -148,7 +157,7 @@ export function orderOfBlame(scan: Scan): Group[] {
     path.add(g);
     const causes = explains.get(g);
     if (!causes || causes.length === 0) return g;
-    const best = [...causes].sort(compareRoots)[0]!;
+    const best = causes.reduce((a, b) => (compareRoots(b, a) < 0 ? b : a));
     return root(best, path);
   };
   for (const g of groups) {

@@ -118,3 +118,25 @@ describe("devices and literals", () => {
     expect(() => new LiteralFinder(["Upper"])).toThrow();
   });
 });
+
+describe("wrapped messages", () => {
+  it("journalctl -o json: message, host, tag and time", () => {
+    const r = one(JSON.stringify({ _HOSTNAME: "gn1", SYSLOG_IDENTIFIER: "kernel", __REALTIME_TIMESTAMP: "1728300000500000", MESSAGE: "NVRM: Xid (PCI:0000:4e:00): 79, x" }));
+    expect(r).toMatchObject({ text: "NVRM: Xid (PCI:0000:4e:00): 79, x", host: "gn1", tag: "kernel", stamped: true, clock: "wall", time: 1728300000.5 });
+  });
+  it("bytes, several lines, escapes inside the JSON", () => {
+    expect(one(JSON.stringify({ MESSAGE: [...Buffer.from("a\u001b[31mb")] })).text).toBe("ab");
+    expect(records(JSON.stringify({ log: "one\ntwo\n", stream: "stderr", time: "2025-10-07T10:11:12.5Z" })).map((r) => [r.text, r.stamped])).toEqual([["one", false], ["two", false]]);
+  });
+  it("leaves what is no such object as it is", () => {
+    for (const line of ["{\"MESSAGE\":", "{ MESSAGE }", "{\"a\": 1}", "{\"MESSAGE\": 7}"]) expect(one(line).text).toBe(line);
+  });
+  it("a mail's quote marks, however deep", () => {
+    expect(one("> > [   12.5] NVRM: x").text).toBe("NVRM: x");
+    expect(records(">> \tState: Down")[0]?.text).toBe("State: Down");
+  });
+  it("dmesg's own ISO stamp says that the kernel speaks; a program's does not", () => {
+    expect(one("2025-01-25T10:34:54,859532+00:00 ACPI Error: x").tag).toBe("kernel");
+    expect(one("2025-01-25 10:34:54,859 ERROR: x").tag).toBeNull();
+  });
+});

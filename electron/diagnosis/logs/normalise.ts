@@ -1,4 +1,5 @@
 import { cleanLine } from "./clean.js";
+import { jsonMessage } from "./json-line.js";
 import { LineSplitter } from "./line-splitter.js";
 import { parsePrefix, type Prefix } from "./prefix.js";
 
@@ -68,7 +69,16 @@ export class Normaliser {
 
   #line(line: string, number: number): void {
     this.lines++;
-    const raw = cleanLine(line);
+    const raw = unquoted(cleanLine(line));
+    const inner = raw.charCodeAt(0) === 123 ? jsonMessage(raw) : null;
+    if (inner !== null) {
+      for (const part of inner.text.split("\n")) {
+        const clean = cleanLine(part);
+        const p = parsePrefix(clean);
+        if (clean.length > 0) this.#piece(clean, clean, number, { ...p, stamped: p.stamped || inner.tag === "kernel", time: p.time ?? inner.time, clock: p.clock ?? (inner.time === null ? null : "wall"), host: p.host ?? inner.host, tag: p.tag ?? inner.tag });
+      }
+      return;
+    }
     if (raw.indexOf("#012") >= 0) {
       // rsyslog writes a newline inside a message as #012 and a tab as #011.
       const pieces = raw.split("#012");
@@ -143,6 +153,13 @@ export class Normaliser {
     if (length > this.#wrapWidth) { this.#wrapWidth = length; this.#wrapSeen = length >= 72 && (length % 10 === 0 || length === 132 || length === 72) ? 1 : 0; }
     else if (length === this.#wrapWidth && length >= 72) this.#wrapSeen++;
   }
+}
+
+/** Without the marks that a mail puts before quoted lines. */
+function unquoted(text: string): string {
+  let i = 0;
+  while (text.charCodeAt(i) === 62) i += text.charCodeAt(i + 1) === 32 ? 2 : 1;
+  return i === 0 ? text : text.slice(i);
 }
 
 function near(a: number | null, b: number | null): boolean {

@@ -80,11 +80,14 @@ export function parsePrefix(text: string): Prefix {
       const end = isoEnd(text, i);
       if (end > 0) {
         const mark = text.charCodeAt(i + 19);
+        // Programs that write a comma write milliseconds, and a blank for the T.
+        const micros = mark === 44 && text.charCodeAt(i + 10) === 84 && isDigit(text.charCodeAt(i + 25));
         const fraction = mark === 46 || mark === 44 ? Number(`0.${/^\d{1,9}/.exec(text.slice(i + 20, i + 29))?.[0] ?? "0"}`) : 0;
         setWall(p, wall(number(text, i, 4), number(text, i + 5, 2) - 1, number(text, i + 8, 2), number(text, i + 11, 2), number(text, i + 14, 2), number(text, i + 17, 2)) + fraction);
         i = end;
         // dmesg writes a comma and no host; journals and syslog write a dot or no fraction and a host.
         journal = mark !== 44;
+        if (micros) p.tag ??= "kernel";
       } else if (!p.stamped && (m = at(KMSG, text, i))) {
         p.time = +m[1]! / 1e6; p.clock = "uptime"; p.stamped = true; i = KMSG.lastIndex;
       } else if (!p.stamped && (m = at(DAY_MONTH, text, i))) {
