@@ -17,13 +17,17 @@ DEVICE = os.environ.get("STEPCCL_TEST_DEVICE", "cpu")
 JOB_TIMEOUT_S = 60.0
 
 
+# Two ranks on one GPU, for a machine that has no second.
+SHARED = DEVICE == "cuda" and os.environ.get("STEPCCL_CUDA_SHARED_GPU") == "1"
+
+
 def world_size() -> int:
     """Three processes on host memory (no power of two), one a GPU on GPUs."""
     if DEVICE == "cpu":
         return 3
     import torch
 
-    return torch.cuda.device_count()
+    return max(2, torch.cuda.device_count()) if SHARED else torch.cuda.device_count()
 
 
 def _serve(rank: int, world: int, line: Connection) -> None:
@@ -31,7 +35,7 @@ def _serve(rank: int, world: int, line: Connection) -> None:
     import torch
 
     if DEVICE == "cuda":
-        torch.cuda.set_device(rank)
+        torch.cuda.set_device(rank % torch.cuda.device_count())
     torch.set_num_threads(1)
     import torch.distributed as dist
 

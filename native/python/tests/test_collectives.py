@@ -14,7 +14,7 @@ INTEGERS = [torch.int8, torch.uint8, torch.int32, torch.int64]
 
 
 def place(rank: int) -> torch.device:
-    return torch.device("cuda", rank) if DEVICE == "cuda" else torch.device("cpu")
+    return torch.device("cuda", rank % torch.cuda.device_count()) if DEVICE == "cuda" else torch.device("cpu")
 
 
 def data(rank: int, elements: int, dtype: torch.dtype) -> torch.Tensor:

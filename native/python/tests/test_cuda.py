@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 import torch
 import torch.distributed as dist
-from pool import DEVICE
+from pool import DEVICE, SHARED
 from test_collectives import place, same
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
@@ -113,6 +113,42 @@ def windows(rank: int, world: int) -> None:
             del tensor, whole, out
     torch.cuda.synchronize()
     assert stepccl.info()["pool"]["buffers"] == 0
+
+
+def plain_buffers(rank: int, world: int) -> None:
+    """Large collectives on ordinary tensors go without staging, wherever the allocator puts them; also captured."""
+    device = place(rank)
+    for round in range(3):
+        elements = (6 + round) << 20
+        paths = set()
+        for _ in range(6):  # a rank that is late makes all of them stage a call
+            tensor = torch.full((elements,), float(rank + 1), dtype=torch.bfloat16, device=device)
+            torch.cuda.synchronize()
+            dist.barrier()
+            dist.all_reduce(tensor)
+            same(tensor, torch.full((elements,), total(world), dtype=torch.bfloat16))
+            paths.add(stepccl.receipt()["path"])
+            whole = torch.zeros(world * elements, dtype=torch.bfloat16, device=device)
+            tensor.fill_(rank)
+            torch.cuda.synchronize()
+            dist.barrier()
+            dist.all_gather_into_tensor(whole, tensor)
+            same(whole.view(world, elements)[:, ::4097], torch.arange(world, dtype=torch.bfloat16)[:, None].expand(world, elements)[:, ::4097])
+            paths.add(stepccl.receipt()["path"])
+        assert {"direct", "copy_engine"} <= paths, paths
+        del tensor, whole
+        torch.cuda.empty_cache()  # the next round's are other allocations
+    kept = torch.zeros(8 << 20, dtype=torch.bfloat16, device=device)
+    captured = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(captured):
+        dist.all_reduce(kept)
+    assert stepccl.receipt()["path"] == "direct"
+    for number in range(3):
+        kept.fill_(number + rank)
+        captured.replay()
+        same(kept, torch.full(kept.shape, float(world * number + total(world) - world), dtype=torch.bfloat16))
+    torch.cuda.synchronize()
+    del captured
 
 
 def pool(rank: int, world: int) -> None:
@@ -270,7 +306,7 @@ def barrier_waits_for_the_gpu(rank: int, world: int) -> None:
     flag = torch.zeros(1, device=place(rank))
     torch.cuda._sleep(20_000_000)
     flag += 1
-    dist.barrier(device_ids=[rank])
+    dist.barrier(device_ids=[place(rank).index])
     assert torch.cuda.current_stream().query()
 
 
@@ -324,7 +360,7 @@ def fsdp_on_windows(rank: int, world: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "job", [waits_on_streams, memory_is_held, graph, windows, receipts, budget, registered, pool, pages, reports, memory_comes_back, barrier_waits_for_the_gpu, against_nccl, fsdp_on_windows], ids=lambda job: job.__name__
+    "job", [waits_on_streams, memory_is_held, graph, windows, plain_buffers, receipts, budget, registered, pool, pages, reports, memory_comes_back, barrier_waits_for_the_gpu, pytest.param(against_nccl, marks=pytest.mark.skipif(SHARED, reason="NCCL wants a GPU for each rank")), fsdp_on_windows], ids=lambda job: job.__name__
 )
 def test_cuda(ranks, job) -> None:
     ranks.run(job, timeout_s=30.0)
