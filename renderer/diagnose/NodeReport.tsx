@@ -88,6 +88,7 @@ export function NodeReport({ diagnosis, name, live = true, onSource }: NodeRepor
       {diagnosis.error && <ErrorNote error={diagnosis.error} />}
       {live && <SettledMends diagnosis={diagnosis} />}
       <Findings findings={diagnosis.findings} nodeId={live ? diagnosis.nodeId : null} links={links} />
+      {live && <SettledMends diagnosis={diagnosis} earlier />}
       <CannotTell items={diagnosis.cannotTell} />
       {diagnosis.sources.length > 0 && (
         <Fold label={<>{t("diagnose.sources")} <span className="dim">{missing > 0 ? t("diagnose.sourcesUnread", { count: diagnosis.sources.length, missing }) : t("diagnose.sourcesRead", { count: diagnosis.sources.length })}</span></>} testId="sources" open={diagnosis.findings.length === 0}>

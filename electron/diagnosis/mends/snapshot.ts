@@ -22,7 +22,7 @@ function relevant(text: string, finding: FindingView): string {
   const quoted = new Set(finding.evidence.map((e) => e.line.trim()));
   const names = [...finding.devices, ...["netdev", "pid", "mount", "peer"].flatMap((k) => (finding.params[k] === undefined ? [] : [String(finding.params[k])]))].filter((n) => n.length > 1);
   const rows = text.split("\n");
-  const chosen = rows.length <= 12 ? rows : rows.filter((row) => quoted.has(row.trim()) || names.some((n) => row.includes(n)));
+  const chosen = rows.length <= 12 ? rows : rows.filter((row) => quoted.has(row.trim()) || (row.length > 10 && [...quoted].some((line) => line.endsWith(row.trim()))) || names.some((n) => row.includes(n)));
   return (chosen.length > 0 ? chosen : rows).slice(-24).join("\n").slice(-MAX_READING_CHARS);
 }
 
