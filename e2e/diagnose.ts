@@ -16,6 +16,16 @@ export async function checkAll(page: Page, names: readonly string[]): Promise<vo
   for (const name of names) await openReport(page, name);
 }
 
+/** Checks these nodes alone, and waits until all have their verdict. */
+export async function checkNodes(page: Page, names: readonly string[]): Promise<void> {
+  await openView(page, "nodes");
+  for (const name of names) await page.getByTestId("diagnose-nodes").getByRole("checkbox", { name: `Select ${name}` }).check();
+  await page.getByRole("button", { name: `Check ${names.length} node${names.length === 1 ? "" : "s"}` }).click();
+  await expect(page.getByRole("button", { name: "Cancel the checks" })).toBeVisible();
+  await expect(page.getByTestId("run-checks")).toBeVisible({ timeout: 300_000 });
+  await page.getByRole("button", { name: "Clear" }).click();
+}
+
 /** The report of one node, complete. */
 export async function openReport(page: Page, name: string): Promise<Locator> {
   await page.getByTestId("diagnose-nodes").getByText(name, { exact: true }).click();
