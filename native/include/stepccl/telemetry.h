@@ -245,8 +245,8 @@ struct stepccl_frame_op {
  * process was killed; the daemon removes what is left behind after a while.
  * Layout: stepccl_flight_header, stepccl_flight_op[op_slots]. op_slots is a power of two.
  *
- * Operation number n (from 0, counted in the order of the calls) stands in slot (n & (op_slots - 1)) and is changed in
- * place as it goes on. A writer makes `edits` odd, changes the record, makes it even again. A reader that finds it odd
+ * Operations take the slots in turn, in the order of the calls, and are changed in place as they go on. A slot whose
+ * operation has not ended is passed over, so that what a rank hangs in stays however much is called after it. A writer makes `edits` odd, changes the record, makes it even again. A reader that finds it odd
  * or changed reads again; a record that stays odd belongs to a rank that was stopped or killed in the middle, and is
  * taken as it is: every field of it is either old or new.
  */
@@ -273,16 +273,24 @@ struct stepccl_flight_header {
 	uint32_t world_size;
 	uint32_t reserved0;
 	uint64_t comm_id;
-	uint64_t op_head; /* operations called since creation, release-stored */
+	uint64_t op_head; /* slots taken or passed over since creation, release-stored */
 	uint8_t job_name[64]; /* NUL-terminated */
 	uint64_t reserved[8];
+};
+
+enum stepccl_flight_message {
+	STEPCCL_FLIGHT_COLLECTIVE = 0,
+	STEPCCL_FLIGHT_SEND = 1,
+	STEPCCL_FLIGHT_RECV = 2,
 };
 
 /* Times are CLOCK_MONOTONIC, 0 = not yet. */
 struct stepccl_flight_op {
 	uint32_t edits;
-	uint32_t root;
-	uint64_t sequence; /* operation number inside the communicator, from 1 */
+	uint32_t root; /* of a send or receive: the peer */
+	/* A collective: which one of the communicator it is, from 1, counted alike on all ranks. A send or receive: which one
+	 * of this pair and direction, from 1; 0 until it has started. */
+	uint64_t sequence;
 	uint64_t queued_ns;
 	uint64_t started_ns;
 	uint64_t ended_ns;
@@ -297,7 +305,8 @@ struct stepccl_flight_op {
 	uint16_t error;     /* stepccl_result_t; 0 = none */
 	uint32_t waiting_count; /* ranks whose data or readiness it lacked when it last stood still */
 	uint32_t waiting[STEPCCL_FLIGHT_WAITING]; /* the first of them, ascending */
-	uint32_t reserved0;
+	uint8_t message; /* enum stepccl_flight_message */
+	uint8_t reserved0[3];
 };
 
 /* ------------------------------------------------------------------------ */

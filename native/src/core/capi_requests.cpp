@@ -48,8 +48,7 @@ Status exchange_with_oneself(std::vector<Collected>& tasks) {
     }
     const std::size_t bytes = static_cast<std::size_t>(one.task->call.count) * one.task->element_bytes;
     if (bytes != 0) std::memmove(match->task->recv, one.task->send, bytes);
-    one.task->end(std::nullopt);
-    match->task->end(std::nullopt);
+    for (Task* task : {one.task.get(), match->task.get()}) one.comm->queue().done_already(*task);
     receives.erase(match);
   }
   if (!receives.empty()) return usage_error("a receive from this rank itself has no send in its group");

@@ -174,9 +174,9 @@ Status Comm::make_engine() {
   const auto here = std::count_if(members.begin(), members.end(), [&](const auto& m) { return m.host == members[rank_].host; });  // 0 = unknown: too many rather than too few
   options.crowded = static_cast<std::size_t>(here) > transport::available_cpus();
   options.spin_us = settings_.spin_us >= 0 ? settings_.spin_us : 50;
-  engine_ = std::make_unique<Engine>(options, *planner_, *control_, poller_, ring_, flight_, control_page_, transport_table_, transport_of_, slowest_);
+  engine_ = std::make_unique<Engine>(options, *planner_, *control_, poller_, ring_, log_, control_page_, transport_table_, transport_of_, slowest_);
   if (Status status = engine_->open(); !status.ok()) return status;
-  queue_ = std::make_unique<Queue>(*engine_, *control_, engine_settings_.fusion_bytes);
+  queue_ = std::make_unique<Queue>(*engine_, *control_, log_, engine_settings_.fusion_bytes);
   return {};
 }
 

@@ -95,6 +95,7 @@ class Comm {
   std::uint64_t comm_id_ = 0;
   telemetry::RingWriter ring_;
   telemetry::FlightRecorder flight_;
+  OperationLog log_{flight_, world_};
   telemetry::ControlPage control_page_;
   transport::Poller poller_;
   std::unique_ptr<bootstrap::ControlPlane> control_;

@@ -39,14 +39,14 @@ void pause_cpu() noexcept {
 }  // namespace
 
 Engine::Engine(const Options& options, Planner& planner, bootstrap::ControlPlane& control, transport::Poller& poller, telemetry::RingWriter& ring,
-               telemetry::FlightRecorder& flight, telemetry::ControlPage& page, const TransportTable& transports, const std::vector<stepccl_transport>& transport_of,
+               OperationLog& log, telemetry::ControlPage& page, const TransportTable& transports, const std::vector<stepccl_transport>& transport_of,
                stepccl_transport slowest)
     : options_(options),
       planner_(planner),
       control_(control),
       poller_(poller),
       ring_(ring),
-      flight_(flight),
+      log_(log),
       page_(page),
       transports_(transports),
       transport_of_(transport_of),
@@ -138,7 +138,7 @@ Status Engine::loop(TaskSource& source) {
     if (!moved.ok()) return moved.take_error();
     if (control_.failed()) return control_.failure();
     if (moved.value()) {
-      if (stalled_ != 0) flight_.waits_for(std::exchange(stalled_, 0), {});
+      if (stalled_) record_stall(false);
       idle_since_ns_ = 0;
     } else if (Status status = rest(); !status.ok()) {
       return status;
@@ -359,9 +359,8 @@ Status Engine::rest() {
   std::uint64_t wake_at = std::min(last_progress_ns_ + timeout_ns, next_states_ns_);
   if (now - last_progress_ns_ < kRecordedStallNs) {
     wake_at = std::min(wake_at, last_progress_ns_ + kRecordedStallNs);
-  } else if (open_messages_ == 0) {
-    stalled_ = active_.empty() ? sequence_ : slots_[active_.front()]->task->sequence;
-    flight_.waits_for(stalled_, waiting_for());
+  } else {
+    record_stall(true);
   }
   const std::uint64_t sleep_ns = wake_at > now ? wake_at - now : 0;
   return poller_.wait(static_cast<int>(std::min<std::uint64_t>(sleep_ns / 1'000'000u + 1, 500)));

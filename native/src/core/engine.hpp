@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "bootstrap/control_plane.hpp"
+#include "core/operation_log.hpp"
 #include "core/planner.hpp"
 #include "core/priority.hpp"
 #include "core/scratch.hpp"
@@ -15,7 +16,6 @@
 #include "core/tick_clock.hpp"
 #include "schedule/tracker.hpp"
 #include "telemetry/control_page.hpp"
-#include "telemetry/flight_recorder.hpp"
 #include "telemetry/ring_writer.hpp"
 #include "transport/node_engine.hpp"
 #include "transport/transport.hpp"
@@ -46,7 +46,7 @@ class Engine {
   using TransportTable = std::array<transport::Transport*, kTransportKinds>;
 
   Engine(const Options& options, Planner& planner, bootstrap::ControlPlane& control, transport::Poller& poller, telemetry::RingWriter& ring,
-         telemetry::FlightRecorder& flight, telemetry::ControlPage& page, const TransportTable& transports, const std::vector<stepccl_transport>& transport_of, stepccl_transport slowest);
+         OperationLog& log, telemetry::ControlPage& page, const TransportTable& transports, const std::vector<stepccl_transport>& transport_of, stepccl_transport slowest);
 
   // Runs until the source is empty and everything has ended. Each task is ended with its result; after an error, which the
   // communicator does not survive, all that were begun, and the source keeps the others.
@@ -54,8 +54,8 @@ class Engine {
   // Whether run_short() is worth trying. Any thread.
   [[nodiscard]] bool is_short(const Request& request) const noexcept;
   // A collective that fits the node engine's board, at once and without a task: what it needs of a plan is kept from the last
-  // such call. nullopt, and nothing has happened, where it does not fit.
-  [[nodiscard]] std::optional<Status> run_short(const Request& request);
+  // such call. `collectives` counts it. nullopt, and nothing has happened, where it does not fit.
+  [[nodiscard]] std::optional<Status> run_short(const Request& request, std::atomic<std::uint64_t>& collectives);
   // For the poller, once.
   [[nodiscard]] Status open();
   // Any thread: the source has something new.
@@ -115,6 +115,7 @@ class Engine {
     const Request* request = nullptr;  // nullptr: none does
     ShortPlan* plan = nullptr;
     std::uint64_t begin_ns = 0;        // 0 where nobody asks
+    std::uint64_t record = 0;          // in the flight recorder, once it is shown
     bool shown = false;                // the others can see that it runs
   };
 
@@ -135,7 +136,7 @@ class Engine {
   void end_page(Slot& slot);
   void end_task(Task& task, std::optional<Error> error);
   [[nodiscard]] Status start_message(Task& task);
-  [[nodiscard]] Status connect(std::span<const std::uint32_t> peers, std::uint32_t& transports, std::uint32_t timeout_ms);
+  [[nodiscard]] Status connect(const Task& task, std::span<const std::uint32_t> peers, std::uint32_t& transports);
   [[nodiscard]] Status begin(std::uint32_t transports, std::span<const transport::Region> regions);
   void end_brackets() noexcept;
 
@@ -153,11 +154,12 @@ class Engine {
   [[nodiscard]] Error explain_mismatch(Error error);
   [[nodiscard]] Error explain_timeout(const std::vector<std::uint32_t>& waiting, stepccl_phase_t phase);
   [[nodiscard]] std::vector<std::uint32_t> waiting_for() const;
+  // Tells the recorder whom the operations that run wait for, or that they move again.
+  void record_stall(bool stalled);
   [[nodiscard]] Error settle(Error error);
   void publish_state(bool running);
-  void publish(const Task& task, stepccl_op_state state, stepccl_result_t error);
+  void publish(const Task& task, stepccl_op_state state, std::uint64_t now, stepccl_result_t error);
   [[nodiscard]] stepccl_op op_record(const bootstrap::Call& call, std::uint64_t sequence, std::uint64_t bytes, std::uint64_t begin_ns) const noexcept;
-  [[nodiscard]] static stepccl_flight_op flight_record(const stepccl_op& op, std::uint64_t count) noexcept;
   [[nodiscard]] std::uint32_t timeout_ms() const noexcept;
 
   const Options options_;
@@ -165,7 +167,7 @@ class Engine {
   bootstrap::ControlPlane& control_;
   transport::Poller& poller_;
   telemetry::RingWriter& ring_;
-  telemetry::FlightRecorder& flight_;
+  OperationLog& log_;
   telemetry::ControlPage& page_;
   const TransportTable& transports_;
   const std::vector<stepccl_transport>& transport_of_;  // by peer
@@ -189,7 +191,7 @@ class Engine {
   Task* refused_ = nullptr;              // what the last admit() left where it was
   Fd wake_;
   std::atomic<bool> sleeping_{false};
-  std::uint64_t stalled_ = 0;            // the operation whose recorder says whom it waits for; 0 = none
+  bool stalled_ = false;                 // the recorder says who is waited for
   std::uint32_t begun_ = 0;              // STEPCCL_TRANSPORT_BIT set between begin() and end()
   std::uint32_t regions_ = 0;            // registered since
   std::uint32_t open_sends_ = 0;

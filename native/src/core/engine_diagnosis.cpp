@@ -132,6 +132,20 @@ std::vector<std::uint32_t> Engine::waiting_for() const {
   return peers;
 }
 
+void Engine::record_stall(bool stalled) {
+  stalled_ = stalled;
+  if (!log_.is_on()) return;
+  for (const Message& message : messages_) {
+    if (message.pieces == 0) continue;
+    const std::uint32_t peer = message.task->call.root;
+    log_.waits_for(*message.task, std::span(&peer, stalled ? 1 : 0));
+  }
+  const std::vector<std::uint32_t> ranks = stalled ? waiting_for() : std::vector<std::uint32_t>{};
+  if (short_.request != nullptr) return log_.recorder().waits_for(short_.record, ranks);
+  const Task* task = active_.empty() ? current_ : slots_[active_.front()]->task;
+  if (task != nullptr) log_.waits_for(*task, ranks);
+}
+
 Error Engine::settle(Error error) {
   const std::string seen = error.cause;
   if (error.code == STEPCCL_ERROR_MISMATCH && !control_.failed()) error = explain_mismatch(std::move(error));
@@ -162,38 +176,14 @@ stepccl_op Engine::op_record(const Call& call, std::uint64_t sequence, std::uint
   return op;
 }
 
-stepccl_flight_op Engine::flight_record(const stepccl_op& op, std::uint64_t count) noexcept {
-  stepccl_flight_op record{};
-  record.root = op.root;
-  record.sequence = op.sequence;
-  record.queued_ns = op.begin_ns;
-  record.started_ns = op.begin_ns;
-  record.count = count;
-  record.bytes = op.bytes;
-  record.state = STEPCCL_FLIGHT_STARTED;
-  record.collective = op.collective;
-  record.algorithm = op.algorithm;
-  record.transport = op.transport;
-  record.datatype = op.datatype;
-  const bool reduces = op.collective == STEPCCL_ALL_REDUCE || op.collective == STEPCCL_REDUCE_SCATTER || op.collective == STEPCCL_REDUCE;
-  record.redop = reduces ? op.redop : STEPCCL_FLIGHT_NO_REDOP;
-  return record;
-}
-
-void Engine::publish(const Task& task, stepccl_op_state state, stepccl_result_t error) {
+void Engine::publish(const Task& task, stepccl_op_state state, std::uint64_t now, stepccl_result_t error) {
   if (!ring_.is_open()) return;
-  const std::uint64_t now = state == STEPCCL_OP_STARTED ? task.begin_ns : monotonic_ns();
   stepccl_op op = op_record(task.call, task.sequence, bytes_of_task(task, options_.world), task.begin_ns);
   op.state = static_cast<std::uint8_t>(state);
   op.end_ns = state == STEPCCL_OP_STARTED ? 0 : now;
   op.error = static_cast<std::uint16_t>(error);
   ring_.publish(op);
   ring_.heartbeat(now);
-  if (state == STEPCCL_OP_STARTED) {
-    flight_.called(flight_record(op, task.call.count));
-  } else {
-    flight_.ended(op.sequence, now, op.error);
-  }
 }
 
 }  // namespace stepccl

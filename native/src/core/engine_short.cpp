@@ -37,17 +37,18 @@ Engine::ShortPlan& Engine::short_plan(const Request& request) {
   plan.call.algorithm = static_cast<std::uint8_t>(algorithm);
   plan.signature = task_signature(plan.call, request);
   plan.op = op_record(plan.call, 0, bytes, 0);
-  plan.record = flight_record(plan.op, plan.call.count);
+  plan.record = OperationLog::describe(plan.call, bytes);
+  plan.record.transport = plan.op.transport;
   return plan;
 }
 
-std::optional<Status> Engine::run_short(const Request& request) {
+std::optional<Status> Engine::run_short(const Request& request, std::atomic<std::uint64_t>& collectives) {
   ShortPlan& plan = short_plan(request);
   if (!plan.fits) return std::nullopt;
-  ++sequence_;
+  sequence_ = collectives.fetch_add(1, std::memory_order_relaxed) + 1;
   calls_[sequence_ % kCalls] = plan.call;
   last_algorithm_.store(plan.call.algorithm, std::memory_order_relaxed);
-  short_ = {&request, &plan, ring_.is_open() ? clock_.now_ns() : 0, false};
+  short_ = {&request, &plan, ring_.is_open() ? clock_.now_ns() : 0, 0, false};
   idle_since_ns_ = 0;
 
   transport::NodeCall call;
@@ -85,7 +86,12 @@ void Engine::show_short() {
   plan.op.state = STEPCCL_OP_STARTED;
   plan.op.error = 0;
   ring_.publish(plan.op);
-  flight_.called(flight_record(plan.op, plan.call.count));
+  stepccl_flight_op record = plan.record;
+  record.sequence = sequence_;
+  record.queued_ns = record.started_ns = short_.begin_ns;
+  record.ended_ns = 0;
+  record.state = STEPCCL_FLIGHT_STARTED;
+  short_.record = log_.recorder().called(record);
 }
 
 void Engine::end_short(stepccl_result_t result) {
@@ -101,19 +107,19 @@ void Engine::end_short(stepccl_result_t result) {
     ring_.publish(plan.op);
     ring_.heartbeat(plan.op.end_ns);
     if (short_.shown) {
-      flight_.ended(sequence_, plan.op.end_ns, plan.op.error);
+      log_.recorder().ended(short_.record, plan.op.end_ns, plan.op.error);
     } else {
       plan.record.sequence = sequence_;
       plan.record.queued_ns = plan.record.started_ns = short_.begin_ns;
       plan.record.ended_ns = plan.op.end_ns;
       plan.record.state = STEPCCL_FLIGHT_COMPLETED;
-      flight_.called(plan.record);
+      (void)log_.recorder().called(plan.record);
     }
   }
   if (short_.shown) {
     end_brackets();
     PriorityGate::leave(options_.priority);
-    stalled_ = 0;
+    stalled_ = false;
   }
   operations_.store(operations_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   short_ = {};

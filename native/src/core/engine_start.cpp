@@ -30,6 +30,9 @@ bool Engine::registers_memory() const noexcept {
 
 Status Engine::open_task(Task& task) {
   const std::uint64_t bytes = bytes_of_task(task, options_.world);
+  // A fused task has the numbers of all its parts; what is refused below keeps its own, as it does on every other rank.
+  sequence_ = task.sequence;
+  calls_[sequence_ % kCalls] = task.call;
   if (task.kind == TaskKind::vector) {
     task.call.algorithm = STEPCCL_ALGORITHM_PAIRWISE;
   } else {
@@ -47,9 +50,8 @@ Status Engine::open_task(Task& task) {
   }
   task.pages = task.page_elements == 0 || task.call.count == 0 ? 1 : (task.call.count + task.page_elements - 1) / task.page_elements;
   if (task.pages == 1) task.prefetch = 1;
-  task.sequence = ++sequence_;
   task.signature = task_signature(task.call, task);
-  calls_[task.sequence % kCalls] = task.call;
+  for (std::uint64_t i = 0; i < std::clamp<std::uint64_t>(task.parts.size(), 1, kCalls); ++i) calls_[(task.sequence - i) % kCalls] = task.call;
   last_algorithm_.store(task.call.algorithm, std::memory_order_relaxed);
   task.begin_ns = monotonic_ns();
   task.state.store(STEPCCL_OP_STARTED, std::memory_order_release);
@@ -59,7 +61,8 @@ Status Engine::open_task(Task& task) {
     state_.sequence = task.sequence;
     publish_state(true);
   }
-  publish(task, STEPCCL_OP_STARTED, STEPCCL_SUCCESS);
+  publish(task, STEPCCL_OP_STARTED, task.begin_ns, STEPCCL_SUCCESS);
+  log_.started(task, slowest_);
   return {};
 }
 
@@ -81,7 +84,7 @@ Status Engine::run_on_node(Task& task) {
   last_progress_ns_ = monotonic_ns();
   idle_since_ns_ = 0;
   Status status = transports_[STEPCCL_TRANSPORT_SHM]->node_engine()->run(call, node_rest_);
-  stalled_ = 0;
+  stalled_ = false;
   if (!status.ok()) return status;
   task.pages_started = 1;
   if (task.background) {
@@ -96,7 +99,7 @@ Status Engine::run_on_node(Task& task) {
 Status Engine::rest_on_node(const std::function<std::vector<std::uint32_t>()>& waiting, bool moved) {
   if (short_.request != nullptr) show_short();
   if (moved) {
-    if (stalled_ != 0) flight_.waits_for(std::exchange(stalled_, 0), {});
+    if (stalled_) record_stall(false);
     idle_since_ns_ = 0;
   }
   if (control_.failed()) return control_.failure();
@@ -147,7 +150,7 @@ Expected<bool> Engine::start_page(Task& task) {
   if (plan.transports == 0 && !plan.peers.empty()) {
     // Meeting a peer for the first time may take a while: nobody may wait for this rank meanwhile.
     if (!active_.empty()) return false;
-    if (Status status = connect(plan.peers, plan.transports, task.timeout_ms); !status.ok()) return status.take_error();
+    if (Status status = connect(task, plan.peers, plan.transports); !status.ok()) return status.take_error();
   }
   const std::size_t scratch_bytes = static_cast<std::size_t>(plan.schedule.scratch_elements) * slot.element_bytes;
   slot.task = &task;
@@ -273,11 +276,13 @@ void Engine::end_page(Slot& slot) {
 }
 
 void Engine::end_task(Task& task, std::optional<Error> error) {
-  if (!task.message() && task.sequence != 0) {
+  const std::uint64_t now = ring_.is_open() || log_.is_on() ? monotonic_ns() : 0;
+  log_.ended(task, now, error);
+  if (!task.message() && task.begin_ns != 0) {
     // The others may ask what this rank is in: the oldest that runs, else this one.
     state_.sequence = active_.empty() ? task.sequence : slots_[active_.front()]->task->sequence;
     publish_state(!active_.empty());
-    publish(task, error ? STEPCCL_OP_FAILED : STEPCCL_OP_COMPLETED, error ? error->code : STEPCCL_SUCCESS);
+    publish(task, error ? STEPCCL_OP_FAILED : STEPCCL_OP_COMPLETED, now, error ? error->code : STEPCCL_SUCCESS);
     if (task.compression > STEPCCL_COMPRESSION_NONE) last_compression_error_.store(task.compression_error, std::memory_order_relaxed);
   }
   operations_.fetch_add(task.parts.empty() ? 1 : task.parts.size(), std::memory_order_relaxed);
@@ -293,8 +298,11 @@ Status Engine::start_message(Task& task) {
     last_progress_ns_ = task.begin_ns;
     next_states_ns_ = task.begin_ns + 1'000'000'000u;
   }
+  std::uint32_t& counter = send ? sent_to_[peer] : received_from_[peer];
+  task.sequence = ++counter;
+  log_.started(task, transport_of_[peer]);
   std::uint32_t transports = 0;
-  if (Status status = connect(std::span(&peer, 1), transports, task.timeout_ms); !status.ok()) return status;
+  if (Status status = connect(task, std::span(&peer, 1), transports); !status.ok()) return status;
   std::byte* data = send ? const_cast<std::byte*>(task.send) : task.recv;
   std::size_t bytes = static_cast<std::size_t>(task.call.count) * task.element_bytes;
   const bool nothing = bytes == 0;
@@ -311,12 +319,11 @@ Status Engine::start_message(Task& task) {
   const std::size_t chunk = planner_.chunk_bytes();
   messages_[index] = {&task, static_cast<std::uint32_t>((bytes + chunk - 1) / chunk)};
   ++open_messages_;
-  std::uint32_t& counter = send ? sent_to_[peer] : received_from_[peer];
   bootstrap::Call both = task.call;  // what the two ends have in common
   both.root = 0;
   both.algorithm = 0;
   transport::Transport& transport = *transports_[transport_of_[peer]];
-  transport.use_tag({kMessageBit | ++counter, signature_of(both)});
+  transport.use_tag({kMessageBit | counter, signature_of(both)});
   const std::uint32_t id = kMessageSlot << 24 | index;
   for (std::size_t offset = 0; offset < bytes; offset += chunk) {
     const std::size_t length = std::min(chunk, bytes - offset);
@@ -327,15 +334,20 @@ Status Engine::start_message(Task& task) {
   return {};
 }
 
-Status Engine::connect(std::span<const std::uint32_t> peers, std::uint32_t& transports, std::uint32_t timeout) {
-  control_.set_wait_check([this] { return watch_states(); });
+Status Engine::connect(const Task& task, std::span<const std::uint32_t> peers, std::uint32_t& transports) {
+  std::uint32_t meeting = 0;
+  control_.set_wait_check([&] {
+    log_.waits_for(task, std::span(&meeting, 1));
+    return watch_states();
+  });
   const struct ClearCheck {
     bootstrap::ControlPlane& control;
     ~ClearCheck() { control.set_wait_check({}); }
   } clear{control_};
   for (const std::uint32_t peer : peers) {
+    meeting = peer;
     const stepccl_transport kind = transport_of_[peer];
-    if (Status status = transports_[kind]->connect(peer, Deadline::after_ms(timeout)); !status.ok()) {
+    if (Status status = transports_[kind]->connect(peer, Deadline::after_ms(task.timeout_ms)); !status.ok()) {
       Error error = status.take_error();
       if (error.code == STEPCCL_ERROR_TIMEOUT && !control_.failed()) return explain_timeout({peer}, STEPCCL_PHASE_CONNECT);
       return error;

@@ -61,6 +61,7 @@ std::shared_ptr<Task> fuse(std::vector<std::shared_ptr<Task>> parts) {
   task->allowed = first.allowed;
   task->element_bytes = first.element_bytes;
   task->background = first.background;
+  task->sequence = parts.back()->sequence;
   for (const auto& part : parts) {
     task->call.count += part->call.count;
     part->fused = static_cast<std::uint32_t>(parts.size());
@@ -79,12 +80,30 @@ Queue::~Queue() {
   thread_.join();
 }
 
-Expected<bool> Queue::drive(TaskSource& source) {
+void Queue::number(Task& task) noexcept {
+  if (task.message()) return;
+  for (const auto& part : task.parts) part->sequence = collectives_.fetch_add(1, std::memory_order_relaxed) + 1;
+  task.sequence = task.parts.empty() ? collectives_.fetch_add(1, std::memory_order_relaxed) + 1 : task.parts.back()->sequence;
+}
+
+void Queue::finish(Task& task, const std::optional<Error>& error) {
+  log_.ended(task, monotonic_ns(), error);
+  task.end(error);
+}
+
+void Queue::done_already(Task& task) {
+  log_.queued(task);
+  finish(task, std::nullopt);
+}
+
+template <class F>
+Expected<bool> Queue::drive(TaskSource& source, F&& accept) {
   while (outstanding_.load(std::memory_order_acquire) == 0) {
     int expected = kFree;
     if (busy_.compare_exchange_strong(expected, kCaller, std::memory_order_acquire)) {
       const bool mine = outstanding_.load(std::memory_order_acquire) == 0;
       if (mine) {
+        accept();
         std::optional<Error> error;
         if (control_.failed()) {
           error = control_.failure();
@@ -94,7 +113,7 @@ Expected<bool> Queue::drive(TaskSource& source) {
         // After an error the engine leaves what it has not begun.
         for (Task* task = source.next(); task != nullptr; task = source.next()) {
           source.pop();
-          task->end(error);
+          finish(*task, error);
         }
       }
       busy_.store(kFree, std::memory_order_release);
@@ -108,7 +127,7 @@ Expected<bool> Queue::drive(TaskSource& source) {
 
 Status Queue::run(Task& task) {
   OneTask source(task);
-  auto driven = drive(source);
+  auto driven = drive(source, [&] { number(task); });  // recorded when it begins, which is now
   if (!driven.ok()) return driven.take_error();
   if (driven.value()) return task.error ? Status(*task.error) : Status();
   auto own = std::make_shared<Task>();
@@ -124,14 +143,19 @@ std::optional<Status> Queue::run_short(const Request& request) {
   int expected = kFree;
   if (!busy_.compare_exchange_strong(expected, kCaller, std::memory_order_acquire)) return std::nullopt;
   std::optional<Status> ended;
-  if (outstanding_.load(std::memory_order_acquire) == 0) ended = control_.failed() ? Status(control_.failure()) : engine_.run_short(request);
+  if (outstanding_.load(std::memory_order_acquire) == 0) ended = control_.failed() ? Status(control_.failure()) : engine_.run_short(request, collectives_);
   busy_.store(kFree, std::memory_order_release);
   return ended;
 }
 
 Status Queue::run_all(const std::vector<std::shared_ptr<Task>>& tasks) {
   Tasks source(tasks);
-  auto driven = drive(source);
+  auto driven = drive(source, [&] {
+    for (const auto& task : tasks) {
+      number(*task);
+      log_.queued(*task);
+    }
+  });
   if (!driven.ok()) return driven.take_error();
   if (!driven.value()) return submit(tasks, false);
   for (const auto& task : tasks) fused_.fetch_add(task->parts.size(), std::memory_order_relaxed);
@@ -148,6 +172,8 @@ Status Queue::submit(std::span<const std::shared_ptr<Task>> tasks, bool may_wait
     if (Status status = ensure_thread(); !status.ok()) return status;
     outstanding_.fetch_add(1, std::memory_order_release);
     for (const auto& task : tasks) {
+      number(*task);
+      log_.queued(*task);
       if (may_wait && fusion_bytes_ != 0 && can_fuse(*task, fusion_bytes_ / 2)) {
         if (!held_.empty() && (!fit_together(*held_.front(), *task) || held_bytes_ + bytes_of(*task) > fusion_bytes_)) flush_held();
         held_.push_back(task);
@@ -263,7 +289,7 @@ void Queue::serve() {
     std::deque<std::shared_ptr<Task>> lost = std::exchange(waiting_, {});
     count_.store(0, std::memory_order_release);
     lock.unlock();
-    for (const auto& task : lost) task->end(error);
+    for (const auto& task : lost) finish(*task, error);
     lock.lock();
   }
 }

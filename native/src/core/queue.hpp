@@ -20,7 +20,8 @@ namespace stepccl {
 class Queue final : private TaskSource {
  public:
   // fusion_bytes: see stepccl_config_t; 0 = none.
-  Queue(Engine& engine, bootstrap::ControlPlane& control, std::uint64_t fusion_bytes) : engine_(engine), control_(control), fusion_bytes_(fusion_bytes) {}
+  Queue(Engine& engine, bootstrap::ControlPlane& control, OperationLog& log, std::uint64_t fusion_bytes)
+      : engine_(engine), control_(control), log_(log), fusion_bytes_(fusion_bytes) {}
   ~Queue() override;
   Queue(const Queue&) = delete;
   Queue& operator=(const Queue&) = delete;
@@ -35,6 +36,8 @@ class Queue final : private TaskSource {
   [[nodiscard]] Status run_all(const std::vector<std::shared_ptr<Task>>& tasks);
   // Starts tasks in this order; what the source of fusion may hold back with `may_wait`.
   [[nodiscard]] Status submit(std::span<const std::shared_ptr<Task>> tasks, bool may_wait);
+  // A task that the caller has done without the engine.
+  void done_already(Task& task);
   // What was held back leaves.
   void flush();
   // Whether nothing is left to end; waits the moment that the thread needs to come to rest.
@@ -46,8 +49,13 @@ class Queue final : private TaskSource {
  private:
   enum : int { kFree = 0, kCaller = 1, kThread = 2 };
 
-  // Runs the source here if nobody else drives the engine: true. False: the thread is at it.
-  [[nodiscard]] Expected<bool> drive(TaskSource& source);
+  // Runs the source here if nobody else drives the engine: true. False: the thread is at it. `accept` numbers its tasks.
+  template <class F>
+  [[nodiscard]] Expected<bool> drive(TaskSource& source, F&& accept);
+  // Gives a collective its number: ranks count alike, since they call alike.
+  void number(Task& task) noexcept;
+  // Ends a task that the engine has not begun.
+  void finish(Task& task, const std::optional<Error>& error);
   [[nodiscard]] Task* next() override;
   void pop() override;
   void serve();
@@ -57,7 +65,9 @@ class Queue final : private TaskSource {
 
   Engine& engine_;
   bootstrap::ControlPlane& control_;
+  OperationLog& log_;
   const std::uint64_t fusion_bytes_;
+  std::atomic<std::uint64_t> collectives_{0};  // called so far
   std::atomic<int> busy_{kFree};
   std::atomic<std::uint32_t> outstanding_{0};  // submitted since the thread was last idle
   std::atomic<std::uint32_t> count_{0};        // waiting_'s size

@@ -7,7 +7,6 @@ namespace stepccl {
 
 void Task::end(std::optional<Error> why) {
   for (const auto& part : parts) {
-    part->sequence = sequence;
     part->call.algorithm = call.algorithm;
     part->pages_done.store(1, std::memory_order_release);
     part->end(why);

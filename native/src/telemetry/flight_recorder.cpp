@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "telemetry/flight_recorder.hpp"
 
+#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cstring>
+
+#include "stepccl/stepccl.h"
 
 namespace stepccl::telemetry {
 namespace {
 
 constexpr std::uint64_t kSlotMask = STEPCCL_FLIGHT_OP_SLOTS - 1;
+constexpr int kProbes = 16;  // slots that are looked at for one whose operation has ended
 
 // Makes `edits` odd while a record is changed.
 class Edit {
@@ -47,48 +50,77 @@ bool FlightRecorder::open(const std::string& directory, std::uint64_t comm_id, s
   return true;
 }
 
-stepccl_flight_op* FlightRecorder::find(std::uint64_t sequence) noexcept {
-  if (header_ == nullptr || head_ == 0) return nullptr;
-  const std::uint64_t number = sequence - first_sequence_;
-  if (number >= head_ || head_ - number > STEPCCL_FLIGHT_OP_SLOTS) return nullptr;  // overwritten, or never called
-  return &ops_[number & kSlotMask];
-}
-
-void FlightRecorder::called(const stepccl_flight_op& op) noexcept {
-  if (header_ == nullptr) return;
-  if (head_ == 0) first_sequence_ = op.sequence;
-  stepccl_flight_op& slot = ops_[head_ & kSlotMask];
-  {
-    const Edit edit(slot);
-    constexpr std::size_t kAfterEdits = sizeof slot.edits;
-    std::memcpy(reinterpret_cast<std::byte*>(&slot) + kAfterEdits, reinterpret_cast<const std::byte*>(&op) + kAfterEdits, sizeof op - kAfterEdits);
+// A holder may lose its CPU: whoever waits gives its own away after a while.
+class FlightRecorder::Guard {
+ public:
+  explicit Guard(std::atomic_flag& flag) noexcept : flag_(flag) {
+    for (int spins = 0; flag_.test_and_set(std::memory_order_acquire);) {
+      if (++spins % 64 == 0) sched_yield();
+    }
   }
-  ++head_;
-  __atomic_store_n(&header_->op_head, head_, __ATOMIC_RELEASE);
+  ~Guard() { flag_.clear(std::memory_order_release); }
+  Guard(const Guard&) = delete;
+  Guard& operator=(const Guard&) = delete;
+
+ private:
+  std::atomic_flag& flag_;
+};
+
+stepccl_flight_op* FlightRecorder::find(std::uint64_t number) noexcept {
+  const std::uint64_t slot = (number - 1) & kSlotMask;
+  return open_[slot] == number ? &ops_[slot] : nullptr;
 }
 
-void FlightRecorder::started(std::uint64_t sequence, std::uint64_t now_ns, std::uint8_t algorithm, std::uint8_t transport) noexcept {
-  stepccl_flight_op* op = find(sequence);
+std::uint64_t FlightRecorder::called(const stepccl_flight_op& op) noexcept {
+  if (header_ == nullptr) return 0;
+  const Guard guard(lock_);
+  for (int probe = 0; probe < kProbes; ++probe, ++head_) {
+    const std::uint64_t slot = head_ & kSlotMask;
+    if (open_[slot] != 0) continue;
+    {
+      const Edit edit(ops_[slot]);
+      constexpr std::size_t kAfterEdits = sizeof op.edits;
+      std::memcpy(reinterpret_cast<std::byte*>(&ops_[slot]) + kAfterEdits, reinterpret_cast<const std::byte*>(&op) + kAfterEdits, sizeof op - kAfterEdits);
+    }
+    ++head_;
+    open_[slot] = op.state < STEPCCL_FLIGHT_COMPLETED ? head_ : 0;
+    __atomic_store_n(&header_->op_head, head_, __ATOMIC_RELEASE);
+    return head_;
+  }
+  return 0;
+}
+
+void FlightRecorder::started(std::uint64_t number, std::uint64_t now_ns, std::uint64_t sequence, std::uint8_t algorithm, std::uint8_t transport) noexcept {
+  if (number == 0) return;
+  const Guard guard(lock_);
+  stepccl_flight_op* op = find(number);
   if (op == nullptr) return;
   const Edit edit(*op);
+  op->sequence = sequence;
   op->started_ns = now_ns;
   op->state = STEPCCL_FLIGHT_STARTED;
   op->algorithm = algorithm;
   op->transport = transport;
 }
 
-void FlightRecorder::waits_for(std::uint64_t sequence, std::span<const std::uint32_t> ranks) noexcept {
-  stepccl_flight_op* op = find(sequence);
+void FlightRecorder::waits_for(std::uint64_t number, std::span<const std::uint32_t> ranks) noexcept {
+  if (number == 0) return;
+  const Guard guard(lock_);
+  stepccl_flight_op* op = find(number);
   if (op == nullptr || (ranks.empty() && op->waiting_count == 0)) return;
   const Edit edit(*op);
   op->waiting_count = static_cast<std::uint32_t>(ranks.size());
   std::copy_n(ranks.begin(), std::min<std::size_t>(ranks.size(), STEPCCL_FLIGHT_WAITING), op->waiting);
 }
 
-void FlightRecorder::ended(std::uint64_t sequence, std::uint64_t now_ns, std::uint16_t error) noexcept {
-  if (error != 0) keep_ = true;
-  stepccl_flight_op* op = find(sequence);
+void FlightRecorder::ended(std::uint64_t number, std::uint64_t now_ns, std::uint16_t error) noexcept {
+  if (number == 0) return;
+  const Guard guard(lock_);
+  // A call that was refused (R1xx) leaves the communicator as it was.
+  if (error >= STEPCCL_ERROR_PEER_CLOSED) keep_ = true;
+  stepccl_flight_op* op = find(number);
   if (op == nullptr) return;
+  open_[(number - 1) & kSlotMask] = 0;
   const Edit edit(*op);
   op->ended_ns = now_ns;
   op->error = error;
