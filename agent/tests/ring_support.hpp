@@ -13,34 +13,23 @@
 
 namespace stepccl::agent::testing {
 
-/// A rank's side of a ring: the file, mapped, and removed at the end.
-class FakeRing {
+/// A file that a rank makes and maps, removed at the end.
+class RankFile {
 public:
-	FakeRing(const std::string &directory, pid_t pid, std::uint32_t rank, std::uint64_t comm_id, std::uint32_t slots)
-		: name_{pid, rank, comm_id}, slots_(slots)
+	RankFile(const std::string &directory, const RingName &name, const char *ending, std::size_t bytes) : name_(name), bytes_(bytes)
 	{
 		char file[64];
-		std::snprintf(file, sizeof file, "%d.%u.%016llx.ring", pid, rank, static_cast<unsigned long long>(comm_id));
+		std::snprintf(file, sizeof file, "%d.%u.%016llx.%s", name.pid, name.rank, static_cast<unsigned long long>(name.comm_id), ending);
 		path_ = directory + "/" + file;
-		bytes_ = sizeof(stepccl_ring_header) + STEPCCL_RING_FLOWS * sizeof(stepccl_flow) + slots * sizeof(stepccl_op);
 		const UniqueFd fd(::open(path_.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0660));
 		REQUIRE(fd.valid());
 		REQUIRE(::ftruncate(fd.get(), static_cast<off_t>(bytes_)) == 0);
 		map_ = ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
 		REQUIRE(map_ != MAP_FAILED);
-		stepccl_ring_header &h = header();
-		h.magic = STEPCCL_RING_MAGIC;
-		h.version = STEPCCL_RING_VERSION;
-		h.header_bytes = sizeof h;
-		h.op_slots = slots;
-		h.pid = static_cast<std::uint32_t>(pid);
-		h.rank = rank;
-		h.world_size = 4;
-		h.comm_id = comm_id;
 	}
-	FakeRing(const FakeRing &) = delete;
-	FakeRing &operator=(const FakeRing &) = delete;
-	~FakeRing()
+	RankFile(const RankFile &) = delete;
+	RankFile &operator=(const RankFile &) = delete;
+	~RankFile()
 	{
 		::munmap(map_, bytes_);
 		::unlink(path_.c_str());
@@ -48,18 +37,47 @@ public:
 
 	[[nodiscard]] const std::string &path() const { return path_; }
 	[[nodiscard]] RingName name() const { return name_; }
-	stepccl_ring_header &header() { return *static_cast<stepccl_ring_header *>(map_); }
-	stepccl_flow &flow(std::size_t i)
+
+protected:
+	template <class T>
+	[[nodiscard]] T &at(std::size_t offset) const { return *reinterpret_cast<T *>(static_cast<char *>(map_) + offset); }
+	/// What both kinds of header say.
+	template <class Header>
+	void fill(Header &h, std::uint32_t magic, std::uint32_t version, std::uint32_t slots) const
 	{
-		return reinterpret_cast<stepccl_flow *>(static_cast<char *>(map_) + sizeof(stepccl_ring_header))[i];
+		h.magic = magic;
+		h.version = version;
+		h.header_bytes = sizeof h;
+		h.op_slots = slots;
+		h.pid = static_cast<std::uint32_t>(name_.pid);
+		h.rank = name_.rank;
+		h.world_size = 4;
+		h.comm_id = name_.comm_id;
 	}
+
+private:
+	RingName name_;
+	std::string path_;
+	std::size_t bytes_ = 0;
+	void *map_ = nullptr;
+};
+
+/// A rank's side of a ring.
+class FakeRing : public RankFile {
+public:
+	FakeRing(const std::string &directory, pid_t pid, std::uint32_t rank, std::uint64_t comm_id, std::uint32_t slots)
+		: RankFile(directory, {pid, rank, comm_id}, "ring", kOps + slots * sizeof(stepccl_op)), slots_(slots)
+	{
+		fill(header(), STEPCCL_RING_MAGIC, STEPCCL_RING_VERSION, slots);
+	}
+
+	stepccl_ring_header &header() { return at<stepccl_ring_header>(0); }
+	stepccl_flow &flow(std::size_t i) { return at<stepccl_flow>(sizeof(stepccl_ring_header) + i * sizeof(stepccl_flow)); }
 
 	void write_ops(int count)
 	{
-		auto *ops = reinterpret_cast<stepccl_op *>(static_cast<char *>(map_) + sizeof(stepccl_ring_header) +
-							   STEPCCL_RING_FLOWS * sizeof(stepccl_flow));
 		for (int i = 0; i < count; i++) {
-			stepccl_op &op = ops[header().op_head & (slots_ - 1)];
+			auto &op = at<stepccl_op>(kOps + (header().op_head & (slots_ - 1)) * sizeof(stepccl_op));
 			op = {};
 			op.sequence = header().op_head + 1;
 			op.bytes = 1024;
@@ -70,11 +88,8 @@ public:
 	}
 
 private:
-	RingName name_;
+	static constexpr std::size_t kOps = sizeof(stepccl_ring_header) + STEPCCL_RING_FLOWS * sizeof(stepccl_flow);
 	std::uint32_t slots_;
-	std::string path_;
-	std::size_t bytes_ = 0;
-	void *map_ = nullptr;
 };
 
 } // namespace stepccl::agent::testing

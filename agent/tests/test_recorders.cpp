@@ -1,14 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
-
-#include <cstdio>
+#include <algorithm>
 
 #include "base/clock.hpp"
-#include "base/fd.hpp"
+#include "ring_support.hpp"
 #include "stepccl/stepccl.h"
-#include "support.hpp"
 #include "telemetry/flight_reader.hpp"
 #include "telemetry/recorders.hpp"
 
@@ -17,62 +12,37 @@ using namespace stepccl::agent::testing;
 
 namespace {
 
-/// A rank's side of a recorder: the file, mapped.
-class FakeFlight {
+/// A rank's side of a recorder.
+class FakeFlight : public RankFile {
 public:
 	FakeFlight(const std::string &directory, pid_t pid, std::uint32_t rank, std::uint64_t comm_id, std::uint32_t slots = 8)
-		: name{pid, rank, comm_id}
+		: RankFile(directory, {pid, rank, comm_id}, "flight", sizeof(stepccl_flight_header) + slots * sizeof(stepccl_flight_op))
 	{
-		char file[64];
-		std::snprintf(file, sizeof file, "%d.%u.%016llx.flight", pid, rank, static_cast<unsigned long long>(comm_id));
-		path = directory + "/" + file;
-		bytes_ = sizeof(stepccl_flight_header) + slots * sizeof(stepccl_flight_op);
-		const UniqueFd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0660));
-		REQUIRE(::ftruncate(fd.get(), static_cast<off_t>(bytes_)) == 0);
-		map_ = ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
-		REQUIRE(map_ != MAP_FAILED);
-		stepccl_flight_header &h = header();
-		h.magic = STEPCCL_FLIGHT_MAGIC;
-		h.version = STEPCCL_FLIGHT_VERSION;
-		h.header_bytes = sizeof h;
-		h.op_slots = slots;
-		h.pid = static_cast<std::uint32_t>(pid);
-		h.rank = rank;
-		h.world_size = 4;
-		h.comm_id = comm_id;
+		fill(header(), STEPCCL_FLIGHT_MAGIC, STEPCCL_FLIGHT_VERSION, slots);
 	}
-	FakeFlight(const FakeFlight &) = delete;
-	FakeFlight &operator=(const FakeFlight &) = delete;
-	~FakeFlight() { ::munmap(map_, bytes_); }
 
-	stepccl_flight_header &header() { return *static_cast<stepccl_flight_header *>(map_); }
-	stepccl_flight_op &op(std::size_t i)
-	{
-		return reinterpret_cast<stepccl_flight_op *>(static_cast<char *>(map_) + sizeof(stepccl_flight_header))[i];
-	}
-	/// Records one operation that runs.
-	stepccl_flight_op &record()
+	stepccl_flight_header &header() { return at<stepccl_flight_header>(0); }
+	stepccl_flight_op &op(std::size_t i) { return at<stepccl_flight_op>(sizeof(stepccl_flight_header) + i * sizeof(stepccl_flight_op)); }
+	/// Records one operation, by default one that runs.
+	stepccl_flight_op &record(stepccl_flight_state state = STEPCCL_FLIGHT_STARTED)
 	{
 		stepccl_flight_op &slot = op(header().op_head & (header().op_slots - 1));
 		slot = {};
 		slot.sequence = ++header().op_head;
-		slot.state = STEPCCL_FLIGHT_STARTED;
-		slot.queued_ns = monotonic_ns();
+		slot.state = static_cast<std::uint8_t>(state);
+		slot.queued_ns = std::max(monotonic_ns(), last_ns_ + 1);
+		last_ns_ = slot.queued_ns;
 		slot.redop = STEPCCL_FLIGHT_NO_REDOP;
 		return slot;
 	}
 
-	RingName name;
-	std::string path;
-
 private:
-	std::size_t bytes_ = 0;
-	void *map_ = nullptr;
+	std::uint64_t last_ns_ = 0;
 };
 
 std::optional<FlightRecording> read(const FakeFlight &flight, std::size_t max_ops, std::string &problem)
 {
-	return read_flight(UniqueFd(::open(flight.path.c_str(), O_RDONLY | O_CLOEXEC)), flight.name, max_ops, problem);
+	return read_flight(UniqueFd(::open(flight.path().c_str(), O_RDONLY | O_CLOEXEC)), flight.name(), max_ops, problem);
 }
 
 pid_t ended_process()
@@ -130,7 +100,7 @@ TEST_CASE("a recorder's operations, in full")
 	for (const char *name : {"queued_at_unix_ns", "started_at_unix_ns", "ended_at_unix_ns"})
 		rest.erase(name);
 	CHECK(rest == json{{"sequence", 1}, {"collective", "reduce"}, {"datatype", "float"}, {"redop", "max"}, {"count", 3}, {"bytes", 12},
-			   {"root", 1}, {"algorithm", "ring"}, {"transport", "tcp"}, {"state", "failed"}, {"error_code", "R203"}, {"waiting_for", {1, 3}}});
+			   {"root", 1}, {"peer", nullptr}, {"algorithm", "ring"}, {"transport", "tcp"}, {"state", "failed"}, {"error_code", "R203"}, {"waiting_for", {1, 3}}});
 	const json &running = r["operations"][1];
 	CHECK(running["state"] == "started");
 	CHECK(running["redop"].is_null());
@@ -146,7 +116,7 @@ TEST_CASE("the last operations, across the end of the slots")
 	TempDir dir;
 	FakeFlight flight(dir.path(), ::getpid(), 0, 7, 8);
 	for (int i = 0; i < 11; i++)
-		flight.record();
+		flight.record(STEPCCL_FLIGHT_COMPLETED);
 	std::string problem;
 	auto all = read(flight, 100, problem);
 	REQUIRE(all);
@@ -157,9 +127,44 @@ TEST_CASE("the last operations, across the end of the slots")
 	auto two = read(flight, 2, problem);
 	CHECK(two->ops.front().sequence == 10);
 	CHECK(two->omitted == 6);
+	// What has not ended comes before what has, however old it is: the rank may hang in it.
+	flight.op(4).state = STEPCCL_FLIGHT_STARTED;
+	two = read(flight, 2, problem);
+	CHECK(two->ops.front().sequence == 5);
+	CHECK(two->ops.back().sequence == 11);
+	CHECK(two->omitted == 6);
+	for (std::size_t i = 0; i < 8; i++)
+		flight.op(i).state = STEPCCL_FLIGHT_QUEUED;
+	CHECK(read(flight, 2, problem)->ops.back().sequence == 5);
 	// A rank that was stopped in the middle of a change: the record is taken as it is.
 	flight.op(2).edits = 1;
 	CHECK(read(flight, 100, problem)->ops.size() == 8);
+}
+
+TEST_CASE("a send and a receive have a peer and no root")
+{
+	TempDir dir;
+	FakeFlight flight(dir.path(), ::getpid(), 0, 7);
+	for (const auto kind : {STEPCCL_FLIGHT_SEND, STEPCCL_FLIGHT_RECV}) {
+		stepccl_flight_op &op = flight.record(STEPCCL_FLIGHT_QUEUED);
+		op.collective = STEPCCL_SEND_RECV;
+		op.message = static_cast<std::uint8_t>(kind);
+		op.sequence = 0;
+		op.root = 3;
+	}
+	Recorders recorders(SysTree(""), dir.path(), "/proc");
+	const json ops = recorders.get(json::object())["recorders"][0]["operations"];
+	REQUIRE(ops.size() == 2);
+	CHECK(ops[0]["collective"] == "send");
+	CHECK(ops[1]["collective"] == "recv");
+	for (const json &op : ops) {
+		CHECK(op["root"].is_null());
+		CHECK(op["peer"] == 3);
+		CHECK(op["state"] == "queued");
+		CHECK(op["sequence"] == 0);
+	}
+	flight.op(0).message = 3;
+	CHECK(recorders.get(json::object())["recorders"][0]["operations"].size() == 1);
 }
 
 TEST_CASE("hostile recorders are refused, impossible records left out")
@@ -197,9 +202,9 @@ TEST_CASE("hostile recorders are refused, impossible records left out")
 	// One bad file hides no other; links and second names are no files of a rank.
 	FakeFlight bad(dir.path(), ::getpid(), 1, 7, 8);
 	bad.header().magic = 0;
-	fs::create_symlink(flight.path, dir / (std::to_string(::getpid()) + ".2.0000000000000007.flight"));
+	fs::create_symlink(flight.path(), dir / (std::to_string(::getpid()) + ".2.0000000000000007.flight"));
 	CHECK(recorders.get(json::object())["recorders"].size() == 1);
-	fs::create_hard_link(flight.path, dir / (std::to_string(::getpid()) + ".3.0000000000000007.flight"));
+	fs::create_hard_link(flight.path(), dir / (std::to_string(::getpid()) + ".3.0000000000000007.flight"));
 	CHECK(recorders.get(json::object())["recorders"].empty());
 }
 
@@ -210,7 +215,7 @@ TEST_CASE("recorders are chosen by communicator and rank, and an answer fits one
 	for (std::uint32_t rank = 0; rank < 4; rank++) {
 		flights.push_back(std::make_unique<FakeFlight>(dir.path(), ::getpid(), rank, 7 + rank % 2, 1024));
 		for (int i = 0; i < 1024; i++) {
-			stepccl_flight_op &op = flights.back()->record();
+			stepccl_flight_op &op = flights.back()->record(STEPCCL_FLIGHT_COMPLETED);
 			op.started_ns = op.ended_ns = op.queued_ns;
 			op.count = op.bytes = ~0ull;
 			op.root = ~0u;
@@ -248,10 +253,10 @@ TEST_CASE("what an ended process left is told apart, and removed in time")
 	CHECK(answer["recorders"][0]["alive"] == false);
 	recorders.remove_old(1'000);
 	recorders.remove_old(1'000 + Recorders::kKeepNs - 1);
-	CHECK(fs::exists(ended.path));
+	CHECK(fs::exists(ended.path()));
 	recorders.remove_old(1'000 + Recorders::kKeepNs);
-	CHECK_FALSE(fs::exists(ended.path));
-	CHECK(fs::exists(living.path));
+	CHECK_FALSE(fs::exists(ended.path()));
+	CHECK(fs::exists(living.path()));
 	CHECK(fs::exists(dir / "notes.flight"));
 	const pid_t pid = ended_process();
 	for (std::uint32_t rank = 0; rank < Recorders::kMaxLeft + 3; rank++)

@@ -18,6 +18,7 @@
         "../src/schedule/group.cpp",
         "../src/schedule/halving_doubling.cpp",
         "../src/schedule/hierarchical.cpp",
+        "../src/schedule/hierarchical_blocks.cpp",
         "../src/schedule/recursive_doubling.cpp",
         "../src/schedule/ring.cpp",
         "../src/schedule/tree.cpp",

@@ -84,8 +84,8 @@ class InProcessExecutor {
   [[nodiscard]] std::vector<std::byte> result(std::uint32_t rank) { return {output(rank), output(rank) + shapes[rank].output * element_}; }
   [[nodiscard]] const schedule::Schedule& schedule(std::uint32_t rank) const { return schedules_[rank]; }
 
-  // An empty string, or what went wrong.
-  std::string run(std::uint32_t seed) {
+  // An empty string, or what went wrong. A rank that is absent never gets a turn.
+  std::string run(std::uint32_t seed, std::uint32_t absent = ~0u) {
     std::mt19937 random(seed);
     const auto world = static_cast<std::uint32_t>(schedules_.size());
     std::vector<schedule::Tracker> trackers;
@@ -98,6 +98,7 @@ class InProcessExecutor {
       const bool skip = ++turn % 8 != 0;  // every eighth turn is for all, so that a deadlock shows
       std::shuffle(order.begin(), order.end(), random);
       for (const std::uint32_t rank : order) {
+        if (rank == absent) continue;
         if (skip && random() % 3 == 0) {  // sometimes a rank gets no turn
           moved = true;
           continue;
@@ -133,7 +134,10 @@ class InProcessExecutor {
         moved = true;
       }
       if (std::all_of(trackers.begin(), trackers.end(), [](const auto& tracker) { return tracker.done(); })) break;
-      if (!moved) return "deadlock";
+      if (!moved) {
+        ended = static_cast<std::uint32_t>(std::count_if(trackers.begin(), trackers.end(), [](const auto& tracker) { return tracker.done(); }));
+        return "deadlock";
+      }
     }
     for (const auto& [ends, wire] : wires) {
       if (!wire.first.empty() || !wire.second.empty()) return "a message was left over between ranks " + std::to_string(ends.first) + " and " + std::to_string(ends.second);
@@ -170,6 +174,7 @@ class InProcessExecutor {
   std::vector<RankMemory> memory;
   std::vector<schedule::Problem> problems;
   std::vector<Shape> shapes;
+  std::uint32_t ended = 0;  // ranks, of a run that came to a deadlock
 };
 
 }  // namespace stepccl::testing

@@ -97,6 +97,31 @@ TEST_CASE("a peer of another protocol version is told so") {
   });
 }
 
+TEST_CASE("a rank 0 of another version, of another job or of no sense is told by what it says") {
+  struct Case {
+    std::int32_t status;
+    stepccl_result_t result;
+  };
+  for (const Case& one : {Case{STEPCCL_ERROR_VERSION, STEPCCL_ERROR_VERSION}, Case{STEPCCL_ERROR_AUTHENTICATION, STEPCCL_ERROR_AUTHENTICATION}}) {
+    Endpoint endpoint = parse_address("127.0.0.1").value();
+    auto listener = listen_on(endpoint, 8);
+    REQUIRE(listener.ok());
+    const stepccl_unique_id_t other = new_id();
+    const auto id = changed(other, [&](UniqueId& inside) { inside.endpoint = endpoint; });
+    stepccl_unique_id_discard(&other);
+    std::thread zero([&] {
+      const Fd fd(::accept(listener.value().get(), nullptr, nullptr));
+      Hello hello;
+      CHECK(read_exact(fd.get(), std::as_writable_bytes(std::span(&hello, 1)), Deadline::after_ms(2000), {}).ok());
+      Challenge answer;
+      answer.status = static_cast<std::uint16_t>(one.status);
+      CHECK(write_all(fd.get(), bytes_of(answer), Deadline::after_ms(2000), {}).ok());
+    });
+    CHECK(try_join(id, 1, 2, 3000) == one.result);
+    zero.join();
+  }
+}
+
 TEST_CASE("garbage, silence and half-open connections do not keep a rank out") {
   join_after([](const stepccl_unique_id_t& id) {
     static std::vector<Fd> open;

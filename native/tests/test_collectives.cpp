@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstring>
+#include <functional>
 #include <mutex>
 
 #include "perf/collectives.hpp"
@@ -180,6 +181,62 @@ TEST_CASE("wrong arguments of every collective are refused by name and leave the
     CHECK(stepccl_barrier(comm, &call) == STEPCCL_ERROR_UNSUPPORTED);
     CHECK(stepccl_group_end() == STEPCCL_ERROR_INVALID_USAGE);
     CHECK(stepccl_barrier(comm, nullptr) == STEPCCL_SUCCESS);
+  });
+}
+
+TEST_CASE("every operation refuses null, misaligned and overflowing arguments, types and ranks that there are not") {
+  struct Operation {
+    const char* name;
+    bool rooted;
+    bool blocked;
+    std::function<stepccl_result_t(stepccl_comm_t, const void*, void*, std::size_t, int, int, std::uint32_t)> call;
+  };
+  const auto type = [](int t) { return static_cast<stepccl_datatype_t>(t); };
+  const auto op = [](int o) { return static_cast<stepccl_redop_t>(o); };
+  const std::vector<Operation> operations{
+      {"all_reduce", false, false, [=](auto c, auto s, auto r, auto n, int t, int o, auto) { return stepccl_all_reduce(c, s, r, n, type(t), op(o), nullptr); }},
+      {"all_gather", false, true, [=](auto c, auto s, auto r, auto n, int t, int, auto) { return stepccl_all_gather(c, s, r, n, type(t), nullptr); }},
+      {"reduce_scatter", false, true, [=](auto c, auto s, auto r, auto n, int t, int o, auto) { return stepccl_reduce_scatter(c, s, r, n, type(t), op(o), nullptr); }},
+      {"broadcast", true, false, [=](auto c, auto s, auto r, auto n, int t, int, auto root) { return stepccl_broadcast(c, s, r, n, type(t), root, nullptr); }},
+      {"reduce", true, false, [=](auto c, auto s, auto r, auto n, int t, int o, auto root) { return stepccl_reduce(c, s, r, n, type(t), op(o), root, nullptr); }},
+      {"scatter", true, true, [=](auto c, auto s, auto r, auto n, int t, int, auto root) { return stepccl_scatter(c, s, r, n, type(t), root, nullptr); }},
+      {"gather", true, true, [=](auto c, auto s, auto r, auto n, int t, int, auto root) { return stepccl_gather(c, s, r, n, type(t), root, nullptr); }},
+      {"all_to_all", false, true, [=](auto c, auto s, auto r, auto n, int t, int, auto) { return stepccl_all_to_all(c, s, r, n, type(t), nullptr); }},
+      {"send", true, false, [=](auto c, auto s, auto, auto n, int t, int, auto root) { return stepccl_send(c, s, n, type(t), root, nullptr); }},
+      {"recv", true, false, [=](auto c, auto, auto r, auto n, int t, int, auto root) { return stepccl_recv(c, r, n, type(t), root, nullptr); }},
+  };
+  run_ranks(2, config_for(kShm), [&](std::uint32_t rank, stepccl_comm_t comm) {
+    std::vector<std::int64_t> send(64);
+    std::vector<std::int64_t> recv(64);
+    const auto odd = [](std::vector<std::int64_t>& array) { return reinterpret_cast<std::byte*>(array.data()) + 3; };
+    const std::uint32_t good = 1 - rank;  // a root, or a peer
+    for (const Operation& one : operations) {
+      CAPTURE(one.name);
+      const auto refused = [&](stepccl_result_t result) { CHECK(result == STEPCCL_ERROR_INVALID_ARGUMENT); };
+      refused(one.call(nullptr, send.data(), recv.data(), 4, STEPCCL_INT64, STEPCCL_SUM, good));
+      refused(one.call(comm, nullptr, nullptr, 4, STEPCCL_INT64, STEPCCL_SUM, good));
+      refused(one.call(comm, odd(send), odd(recv), 4, STEPCCL_INT64, STEPCCL_SUM, good));
+      for (const std::size_t count : {SIZE_MAX, SIZE_MAX / 2, SIZE_MAX / 8 + 1}) refused(one.call(comm, send.data(), recv.data(), count, STEPCCL_INT64, STEPCCL_SUM, good));
+      if (one.blocked) refused(one.call(comm, send.data(), recv.data(), SIZE_MAX / 2 / 8, STEPCCL_INT64, STEPCCL_SUM, good));  // only all blocks together do not fit
+      for (const int datatype : {-1, STEPCCL_DATATYPE_COUNT, 1 << 20}) refused(one.call(comm, send.data(), recv.data(), 4, datatype, STEPCCL_SUM, good));
+      if (one.rooted) {
+        for (const std::uint32_t root : {2u, 0xffffffffu}) refused(one.call(comm, send.data(), recv.data(), 4, STEPCCL_INT64, STEPCCL_SUM, root));
+      }
+      if (std::string(one.name).find("reduce") != std::string::npos) {
+        for (const int redop : {-1, STEPCCL_REDOP_COUNT}) refused(one.call(comm, send.data(), recv.data(), 4, STEPCCL_INT64, redop, good));
+      }
+    }
+    stepccl_call_t call = STEPCCL_CALL_INIT;
+    call.size = 4;
+    CHECK(stepccl_barrier(comm, &call) == STEPCCL_ERROR_INVALID_ARGUMENT);
+    CHECK(stepccl_barrier(nullptr, nullptr) == STEPCCL_ERROR_INVALID_ARGUMENT);
+    CHECK(stepccl_request_wait(nullptr, 1) == STEPCCL_ERROR_INVALID_ARGUMENT);
+    CHECK(stepccl_request_test(nullptr, nullptr) == STEPCCL_ERROR_INVALID_ARGUMENT);
+    CHECK(stepccl_request_query(nullptr, nullptr) == STEPCCL_ERROR_INVALID_ARGUMENT);
+    CHECK(stepccl_request_free(nullptr) == STEPCCL_ERROR_INVALID_ARGUMENT);
+    CHECK(stepccl_comm_query(comm, nullptr) == STEPCCL_ERROR_INVALID_ARGUMENT);
+    // None of it has touched the communicator.
+    CHECK(stepccl_all_reduce(comm, send.data(), recv.data(), 4, STEPCCL_INT64, STEPCCL_SUM, nullptr) == STEPCCL_SUCCESS);
   });
 }
 

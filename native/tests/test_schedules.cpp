@@ -313,6 +313,22 @@ TEST_CASE("uneven exchanges, in place and with nothing for some") {
   }
 }
 
+TEST_CASE("nobody leaves a barrier before everyone has come") {
+  for (const auto& row : schedule::algorithms()) {
+    if (row.collective != STEPCCL_BARRIER) continue;
+    CAPTURE(stepccl_algorithm_name(row.algorithm));
+    for (const std::uint32_t world : {2u, 3u, 5u, 8u, 12u}) {
+      for (const auto& nodes : placements(row, world)) {
+        for (std::uint32_t absent = 0; absent < world; ++absent) {
+          InProcessExecutor executor(row, {.rank = 0, .world = world, .count = 1, .chunk_elements = 1, .depth = 1, .nodes = nodes.empty() ? nullptr : &nodes}, STEPCCL_UINT8, STEPCCL_SUM);
+          CHECK(executor.run(absent, absent) == "deadlock");
+          CHECK(executor.ended == 0);
+        }
+      }
+    }
+  }
+}
+
 TEST_CASE("segments cover everything once") {
   for (const std::uint64_t count : {0ull, 1ull, 10ull, 1000003ull}) {
     for (const std::uint32_t parts : {1u, 3u, 64u}) {

@@ -21,22 +21,20 @@ bool is_possible_flight(const stepccl_flight_op &op) noexcept
 {
 	return op.state >= STEPCCL_FLIGHT_QUEUED && op.state <= STEPCCL_FLIGHT_FAILED && op.collective < STEPCCL_COLLECTIVE_COUNT &&
 	       op.algorithm < STEPCCL_ALGORITHM_COUNT && op.transport <= STEPCCL_TRANSPORT_GPU_PEER && op.datatype < STEPCCL_DATATYPE_COUNT &&
-	       (op.redop < STEPCCL_REDOP_COUNT || op.redop == STEPCCL_FLIGHT_NO_REDOP);
+	       (op.redop < STEPCCL_REDOP_COUNT || op.redop == STEPCCL_FLIGHT_NO_REDOP) && op.message <= STEPCCL_FLIGHT_RECV;
 }
 
-/// One record. The rank may be changing it: it is taken when two readings agree, or, where they never do or it stopped
-/// in the middle, as it was read last.
-bool read_flight_op(int fd, std::uint64_t offset, stepccl_flight_op &op) noexcept
+/// The first `count` records. The rank may be changing one: it is taken when two readings agree, or, where they never do or
+/// the rank stopped in the middle, as it was read last.
+bool read_flight_ops(int fd, std::uint64_t offset, std::vector<stepccl_flight_op> &ops)
 {
-	if (!read_exactly(fd, offset, &op, sizeof op))
-		return false;
-	for (int reading = 1; reading < kFlightReadings; reading++) {
-		stepccl_flight_op again;
-		if (!read_exactly(fd, offset, &again, sizeof again))
+	std::vector<stepccl_flight_op> before;
+	for (int reading = 0; reading < kFlightReadings; reading++) {
+		if (!read_exactly(fd, offset, ops.data(), ops.size() * sizeof ops[0]))
 			return false;
-		if (std::memcmp(&again, &op, sizeof op) == 0)
-			return true;
-		op = again;
+		if (!before.empty() && std::memcmp(before.data(), ops.data(), ops.size() * sizeof ops[0]) == 0)
+			break;
+		before = ops;
 	}
 	return true;
 }
@@ -69,19 +67,16 @@ std::optional<FlightRecording> read_flight(const UniqueFd &fd, const RingName &n
 	recording.world_size = header.world_size;
 	const auto *job = reinterpret_cast<const char *>(header.job_name);
 	recording.job_name = printable({job, ::strnlen(job, sizeof header.job_name)}, sizeof header.job_name);
-	const std::uint64_t kept = std::min<std::uint64_t>(header.op_head, header.op_slots);
-	const std::uint64_t count = std::min<std::uint64_t>(kept, max_ops);
-	recording.omitted = kept - count;
-	for (std::uint64_t number = header.op_head - count; number < header.op_head; number++) {
-		stepccl_flight_op op;
-		if (!read_flight_op(fd.get(), header.header_bytes + (number & (header.op_slots - 1)) * sizeof op, op))
-			return refuse("shorter than its header says");
-		if (is_possible_flight(op))
-			recording.ops.push_back(op);
-	}
-	// A slot that was taken again meanwhile holds an operation that is later than those behind it.
-	const auto by_sequence = [](const stepccl_flight_op &a, const stepccl_flight_op &b) { return a.sequence < b.sequence; };
-	std::stable_sort(recording.ops.begin(), recording.ops.end(), by_sequence);
+	recording.ops.resize(static_cast<std::size_t>(std::min<std::uint64_t>(header.op_head, header.op_slots)));
+	if (!recording.ops.empty() && !read_flight_ops(fd.get(), header.header_bytes, recording.ops))
+		return refuse("shorter than its header says");
+	std::erase_if(recording.ops, [](const auto &op) { return !is_possible_flight(op); });
+	std::stable_sort(recording.ops.begin(), recording.ops.end(), [](const auto &a, const auto &b) { return a.queued_ns < b.queued_ns; });
+	// What has ended goes first, the oldest of it; of what has not, the oldest stays: the rank may hang in it.
+	recording.omitted = recording.ops.size() > max_ops ? recording.ops.size() - max_ops : 0;
+	std::uint64_t surplus = recording.omitted;
+	std::erase_if(recording.ops, [&](const auto &op) { return op.state >= STEPCCL_FLIGHT_COMPLETED && surplus > 0 && surplus-- > 0; });
+	recording.ops.resize(std::min(recording.ops.size(), max_ops));
 	return recording;
 }
 

@@ -16,14 +16,14 @@ namespace stepccl::agent {
 struct FlightRecording {
 	std::uint32_t world_size = 0;
 	std::string job_name; ///< printable
-	std::vector<stepccl_flight_op> ops;
-	std::uint64_t omitted = 0; ///< older ones that the file holds too
+	std::vector<stepccl_flight_op> ops; ///< in the order of the calls
+	std::uint64_t omitted = 0; ///< others that the file holds too
 };
 
 /// <pid>.<rank>.<comm id, 16 hex digits>.flight
 std::optional<RingName> parse_flight_name(std::string_view file_name) noexcept;
 
-/// Reads the last `max_ops` operations of a recorder's file (telemetry.h, section 4). The file is the rank's and hostile:
+/// Reads `max_ops` operations of a recorder's file (telemetry.h, section 4): those that have not ended, then the latest. The file is the rank's and hostile:
 /// it is read with pread and every size is checked. Records that no library writes are left out. On failure `problem`
 /// says why in a few words.
 std::optional<FlightRecording> read_flight(const UniqueFd &fd, const RingName &name, std::size_t max_ops, std::string &problem);

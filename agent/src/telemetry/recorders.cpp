@@ -63,13 +63,18 @@ json to_json(const stepccl_flight_op &op, std::uint64_t epoch_offset)
 	json waiting = json::array();
 	for (std::uint32_t i = 0; i < std::min(op.waiting_count, STEPCCL_FLIGHT_WAITING); i++)
 		waiting.push_back(op.waiting[i]);
+	const bool message = op.message != STEPCCL_FLIGHT_COLLECTIVE;
+	const char *name = op.message == STEPCCL_FLIGHT_SEND   ? "send"
+			   : op.message == STEPCCL_FLIGHT_RECV ? "recv"
+							       : stepccl_collective_name(static_cast<stepccl_collective_t>(op.collective));
 	return {{"sequence", op.sequence},
-		{"collective", stepccl_collective_name(static_cast<stepccl_collective_t>(op.collective))},
+		{"collective", name},
 		{"datatype", stepccl_datatype_name(static_cast<stepccl_datatype_t>(op.datatype))},
 		{"redop", op.redop == STEPCCL_FLIGHT_NO_REDOP ? json() : json(stepccl_redop_name(static_cast<stepccl_redop_t>(op.redop)))},
 		{"count", op.count},
 		{"bytes", op.bytes},
-		{"root", op.root},
+		{"root", message ? json() : json(op.root)},
+		{"peer", message ? json(op.root) : json()},
 		{"algorithm", named(op.algorithm, stepccl_algorithm_name(static_cast<stepccl_algorithm_t>(op.algorithm)))},
 		{"transport", named(op.transport, stepccl_transport_name(static_cast<enum stepccl_transport>(op.transport)))},
 		{"state", flight_state_name(op.state)},

@@ -55,11 +55,13 @@ function mergeGroup(recordings: readonly Recording[], context: RankContext): Han
 
 function rankOf(rank: number, recording: Recording): Rank {
   const ops = recording.operations.filter((o) => !o.pointToPoint).sort((a, b) => (a.sequence < b.sequence ? -1 : a.sequence > b.sequence ? 1 : 0));
-  const open = recording.operations.filter((o) => o.state === "queued" || o.state === "started");
-  const failed = ops.find((o) => o.state === "failed");
+  // A call that was refused (R1xx) leaves the communicator as it was: it has ended.
+  const has = (o: Operation): "ended" | "failed" | "open" => o.state === "failed" ? (/^R1\d\d$/.test(o.errorCode ?? "") ? "ended" : "failed") : o.state === "completed" ? "ended" : "open";
+  const messages = recording.operations.filter((o) => o.pointToPoint);
+  const first = (state: "failed" | "open"): Operation | undefined => ops.find((o) => has(o) === state) ?? messages.find((o) => has(o) === state);
   return {
-    rank, recording, ops, current: failed ?? ops.find((o) => o.state !== "completed") ?? open[0] ?? null,
-    last: ops.filter((o) => o.state === "completed").at(-1)?.sequence ?? null, called: ops.at(-1)?.sequence ?? null,
+    rank, recording, ops, current: first("failed") ?? first("open") ?? null,
+    last: ops.filter((o) => has(o) === "ended").at(-1)?.sequence ?? null, called: ops.at(-1)?.sequence ?? null,
   };
 }
 
@@ -83,8 +85,8 @@ function judge(ranks: readonly Rank[], missing: readonly number[], worldSize: nu
   const failed = ranks.filter((r) => r.current?.state === "failed");
   const dead = ranks.filter((r) => r.recording.alive === false && r.current !== null);
   const stopped = ranks.filter((r) => r.recording.alive !== false && context.stopped?.(r.recording) === true);
-  const at = [...open, ...failed].reduce<bigint | null>((least, r) => (least === null || r.current!.sequence < least ? r.current!.sequence : least), null);
-  const behind = at === null ? [] : ranks.filter((r) => r.current === null && (r.called === null || r.called < at) && r.recording.alive !== false);
+  const at = [...open, ...failed].reduce<bigint | null>((least, r) => (!r.current!.pointToPoint && (least === null || r.current!.sequence < least) ? r.current!.sequence : least), null);
+  const behind = at === null ? [] : ranks.filter((r) => (r.current === null || r.current.pointToPoint) && (r.called === null || r.called < at) && r.recording.alive !== false);
   const isDead = new Set(dead);
   const isStopped = new Set(stopped);
   const isBehind = new Set(behind);
@@ -102,6 +104,7 @@ function judge(ranks: readonly Rank[], missing: readonly number[], worldSize: nu
     return say("mismatch", at, `At operation ${at}, ${name(odd.map((o) => o.r.rank))} called ${first.call} where the others called ${usual}.`, `在第 ${at} 个操作，${name(odd.map((o) => o.r.rank), true)} 调用了 ${first.call}，而其他进程调用了 ${usual}。`,
       odd.map((o) => o.r.rank), (r) => (odd.some((o) => o.r === r) ? "different" : base(r)));
   }
+  if (at === null) return judgeMessages(ranks, open, failed, dead, stopped, missing, context, base, say);
   const what = calls[0]?.call ?? "an operation";
   if (dead.length > 0) return say("hang", at, `${name(ids(dead))} died inside or before operation ${at} (${what}); the others wait for it.`, `${name(ids(dead), true)} 在第 ${at} 个操作（${what}）之中或之前已退出，其他进程在等待。`, ids(dead));
   if (stopped.length > 0) return say("hang", at, `${name(ids(stopped))} is stopped (SIGSTOP or a debugger) at operation ${at} (${what}); the others wait for it.`, `${name(ids(stopped), true)} 在第 ${at} 个操作（${what}）被暂停（SIGSTOP 或调试器），其他进程在等待。`, ids(stopped));
@@ -109,6 +112,7 @@ function judge(ranks: readonly Rank[], missing: readonly number[], worldSize: nu
     const first = [...failed].sort((a, b) => (a.current!.endedAtMs ?? Infinity) - (b.current!.endedAtMs ?? Infinity) || a.rank - b.rank)[0]!;
     const blamed = failed.flatMap((r) => r.current!.waitingFor).filter((r) => missing.includes(r));
     const code = first.current!.errorCode ? ` (${first.current!.errorCode})` : "";
+    if (first.current!.pointToPoint) return failedMessage(first, blamed, say);
     return say("failed", first.current!.sequence, `Operation ${first.current!.sequence} (${what}) failed${code}, first at rank ${first.rank}.`, `第 ${first.current!.sequence} 个操作（${what}）失败${code}，最先在进程 ${first.rank}。`, [...new Set([...blamed, first.rank])]);
   }
   const age = open.reduce((most, r) => Math.max(most, (r.recording.takenAtMs ?? context.nowMs) - (r.current!.startedAtMs ?? r.current!.queuedAtMs ?? context.nowMs)), 0);
@@ -128,6 +132,43 @@ function judge(ranks: readonly Rank[], missing: readonly number[], worldSize: nu
   const held = free.length > 0 ? free : unstarted;
   if (held.length > 0) return say("hang", at, `All ranks are in operation ${at} (${what}); the others wait for ${name(ids(held))}, which waits for nobody.`, `所有进程都在第 ${at} 个操作（${what}）中；其他进程在等待 ${name(ids(held), true)}，而它没有等待任何进程。`, ids(held));
   return say("hang", at, `All ranks have stood in operation ${at} (${what}) for ${Math.round(age / 1000)} s, each waiting for another: look at the network between them.`, `所有进程停在第 ${at} 个操作（${what}）已 ${Math.round(age / 1000)} 秒，互相等待：请检查它们之间的网络。`, [...waitedFor].sort((a, b) => b[1] - a[1] || a[0] - b[0]).slice(0, 1).map(([r]) => r));
+}
+
+type Say = (verdict: HangGroup["verdict"], sequence: bigint | null, en: string, zh: string, culprits: readonly number[], of?: Judgement["of"]) => Judgement;
+
+/** "send of 4 float to rank 2" */
+const message = (o: Operation): string => `${o.collective} of ${o.count} ${o.datatype}${o.peer === null ? "" : ` ${o.collective === "send" ? "to" : "from"} rank ${o.peer}`}`;
+
+function failedMessage(first: Rank, blamed: readonly number[], say: Say): Judgement {
+  const code = first.current!.errorCode ? ` (${first.current!.errorCode})` : "";
+  return say("failed", null, `A ${message(first.current!)} failed${code}, first at rank ${first.rank}.`, `${message(first.current!)} 失败${code}，最先在进程 ${first.rank}。`, [...new Set([...blamed, first.rank])]);
+}
+
+/** Where nobody is inside a collective: who waits in a send or receive whose other end has not been called. */
+function judgeMessages(ranks: readonly Rank[], open: readonly Rank[], failed: readonly Rank[], dead: readonly Rank[], stopped: readonly Rank[], missing: readonly number[], context: RankContext, base: Judgement["of"], say: Say): Judgement {
+  const waits = (r: Rank): string => `rank ${r.rank} waits in a ${message(r.current!)}`;
+  const first = open[0] ?? failed[0]!;
+  if (dead.length > 0) return say("hang", null, `${name(ids(dead))} died; ${waits(first)}.`, `${name(ids(dead), true)} 已退出；进程 ${first.rank} 在等待：${message(first.current!)}。`, ids(dead));
+  if (failed.length > 0) return failedMessage([...failed].sort((a, b) => (a.current!.endedAtMs ?? Infinity) - (b.current!.endedAtMs ?? Infinity) || a.rank - b.rank)[0]!, [], say);
+  if (stopped.length > 0) return say("hang", null, `${name(ids(stopped))} is stopped (SIGSTOP or a debugger); ${waits(first)}.`, `${name(ids(stopped), true)} 被暂停（SIGSTOP 或调试器）；进程 ${first.rank} 在等待：${message(first.current!)}。`, ids(stopped));
+  const age = open.reduce((most, r) => Math.max(most, (r.recording.takenAtMs ?? context.nowMs) - (r.current!.startedAtMs ?? r.current!.queuedAtMs ?? context.nowMs)), 0);
+  if (age < HANG_MS) return say("running", null, `A ${message(first.current!)} is going on.`, `${message(first.current!)} 正在进行。`, [], (r) => (base(r) === "waiting" ? "running" : base(r)));
+  const byRank = new Map(ranks.map((r) => [r.rank, r]));
+  const lonely = open.filter((r) => {
+    const o = r.current!;
+    const other = o.peer === null ? undefined : byRank.get(o.peer);
+    return o.peer !== null && !other?.recording.operations.some((p) => p.pointToPoint && p.collective !== o.collective && p.peer === r.rank && (p.state === "queued" || p.state === "started"));
+  });
+  // Of a chain of ranks that wait for each other the last one counts: whom it waits for waits for nobody.
+  const held = lonely.filter((r) => !lonely.some((l) => l.rank === r.current!.peer));
+  const one = held[0] ?? lonely[0];
+  if (one) {
+    const peer = one.current!.peer!;
+    const gone = missing.includes(peer);
+    return say("hang", null, `${waits(one)[0]!.toUpperCase()}${waits(one).slice(1)}, and rank ${peer} ${gone ? "left no recording" : `has not called the ${one.current!.collective === "send" ? "receive" : "send"}`}.`,
+      `进程 ${one.rank} 在等待：${message(one.current!)}，而进程 ${peer} ${gone ? "没有记录" : "尚未调用对应的操作"}。`, [...new Set((held.length > 0 ? held : lonely).map((r) => r.current!.peer!))].sort((a, b) => a - b));
+  }
+  return say("hang", null, `Both ends of every message have been called, and nothing has moved for ${Math.round(age / 1000)} s (${waits(first)}): look at the network between them.`, `每条消息的两端都已调用，但 ${Math.round(age / 1000)} 秒内没有进展（进程 ${first.rank}：${message(first.current!)}）：请检查它们之间的网络。`, []);
 }
 
 const ids = (ranks: readonly Rank[]): number[] => ranks.map((r) => r.rank);

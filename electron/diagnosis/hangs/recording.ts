@@ -28,8 +28,10 @@ export interface Operation {
   endedAtMs: number | null;
   errorCode: string | null;
   waitingFor: number[];
-  /** A send or receive: its number means nothing to the other ranks. */
+  /** A send or receive: its number counts those of one pair, and means nothing to the other ranks. */
   pointToPoint: boolean;
+  /** The other end of a send or receive, where the recorder names it. */
+  peer: number | null;
 }
 
 export const MAX_WORLD = 65_536;
@@ -44,7 +46,7 @@ const nanos = z.union([z.string().regex(/^\d{1,20}$/), z.number().min(0)]).nulli
 const rootOf = z.number().int().nullish().transform((v) => (v === undefined || v === null || v < 0 ? null : v));
 
 const StepcclOperation = z.object({
-  sequence: big, collective: word, datatype: word, redop: word.nullish(), count: big, root: rootOf,
+  sequence: big, collective: word, datatype: word, redop: word.nullish(), count: big, root: rootOf, peer: rank.nullish(),
   state: z.enum(["queued", "started", "completed", "failed"]), queued_at_unix_ns: nanos, started_at_unix_ns: nanos, ended_at_unix_ns: nanos,
   error_code: word.nullish(), waiting_for: z.array(rank).max(4096).nullish(),
 });
@@ -65,7 +67,7 @@ function fromStepccl(r: z.output<typeof Stepccl>): Recording {
     format: "stepccl", job: r.job, communicator: r.communicator, rank: r.rank, worldSize: Math.max(r.world_size, r.rank + 1), host: r.hostname, pid: r.pid ?? null, alive: r.alive ?? null, takenAtMs: r.taken_at_unix_ns,
     operations: r.operations.map((o) => ({
       sequence: o.sequence, collective: o.collective, datatype: o.datatype, redop: o.redop ?? "", count: String(o.count), root: o.root, state: o.state, queuedAtMs: o.queued_at_unix_ns,
-      startedAtMs: o.started_at_unix_ns, endedAtMs: o.ended_at_unix_ns, errorCode: o.error_code ?? null, waitingFor: o.waiting_for ?? [], pointToPoint: /^(?:send|recv)$/.test(o.collective),
+      startedAtMs: o.started_at_unix_ns, endedAtMs: o.ended_at_unix_ns, errorCode: o.error_code ?? null, waitingFor: o.waiting_for ?? [], pointToPoint: /^(?:send|recv)$/.test(o.collective), peer: o.peer ?? null,
     })),
   };
 }
@@ -88,7 +90,7 @@ function fromTorch(t: z.output<typeof Torch>, fileName: string): Recording[] {
     r.operations.push({
       sequence: (p2p ? entry.p2p_seq_id : entry.collective_seq_id) ?? 0n, collective: (entry.profiling_name ?? "").replace(/^nccl:/, ""), datatype: [entry.input_dtypes ?? []].flat().join(","), redop: "",
       count: String((entry.input_sizes ?? []).reduce((sum, dims) => sum + dims.reduce((a, b) => a * b, 1), 0)), root: null, state: done ? "completed" : entry.state === "started" ? "started" : "queued",
-      queuedAtMs: entry.time_created_ns, startedAtMs: entry.time_discovered_started_ns, endedAtMs: entry.time_discovered_completed_ns, errorCode: null, waitingFor: [], pointToPoint: p2p,
+      queuedAtMs: entry.time_created_ns, startedAtMs: entry.time_discovered_started_ns, endedAtMs: entry.time_discovered_completed_ns, errorCode: null, waitingFor: [], pointToPoint: p2p, peer: null,
     });
   }
   return [...groups.values()];

@@ -116,7 +116,7 @@ Status Comm::join(bootstrap::UniqueId id, Deadline deadline) {
 
   const std::uint32_t wanted = settings_.transports;
   auto joined = bootstrap::ControlPlane::join(std::move(options), deadline, [&](bootstrap::Member& self) -> Status {
-    self.host = transport::host_identity();
+    self.host = transport::host_identity(settings_.host_id);
     self.pid = static_cast<std::uint32_t>(getpid());
     self.transports = bit(STEPCCL_TRANSPORT_TCP);
     if (self.host != 0) self.transports |= bit(STEPCCL_TRANSPORT_SHM);

@@ -37,6 +37,7 @@ struct Settings {
   bool encryption = false;   // TLS on TCP, no RDMA. Rank 0's counts
   std::uint8_t sockets = 1;  // between two ranks over TCP. Rank 0's counts
   bool single_copy = true;   // ranks of a node may read each other's memory where the kernel allows it
+  std::string host_id;       // ranks with different ones share no memory
   std::int64_t spin_us = -1;  // -1 = the library's
   std::string calibration_file;
   std::uint32_t bandwidth_MBps = 0;

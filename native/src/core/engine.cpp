@@ -228,14 +228,15 @@ Expected<bool> Engine::post_ready(Slot& slot, std::uint32_t index, bool several)
     }
     transport::Transport& transport = *transports_[transport_of_[peer]];
     while (!slot.tracker.posted(lane)) {
-      if (send && !may_send(planner_.chunk_bytes())) {
-        held = true;
-        break;
-      }
-      const auto number = slot.tracker.next_posted(lane);
+      const auto number = slot.tracker.may_post(lane);
       if (!number) break;
       const Step& step = slot.plan->schedule.steps[*number];
       const std::size_t bytes = static_cast<std::size_t>(step.count) * slot.element_bytes;
+      if (send && !may_send(bytes)) {
+        held = true;
+        break;
+      }
+      (void)slot.tracker.next_posted(lane);
       const std::uint32_t id = index << 24 | *number;
       transport.use_tag(slot.tag);
       Status status = send ? transport.post_send(peer, {slot.at(step.left), bytes}, id) : transport.post_recv(peer, {slot.at(step.target), bytes}, id);

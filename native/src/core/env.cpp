@@ -57,6 +57,7 @@ Expected<Environment> Environment::read() {
   env.control_file = text({"STEPCCL_CONTROL_FILE"});
   env.job_name = text({"STEPCCL_JOB_NAME"});
   env.single_copy = text({"STEPCCL_SINGLE_COPY"});
+  env.host_id = text({"STEPCCL_HOSTID", "NCCL_HOSTID"});
   env.encryption = text({"STEPCCL_ENCRYPTION"});
 
   const std::pair<std::optional<std::int64_t>*, NumberRule> numbers[] = {

@@ -38,6 +38,7 @@ struct Environment {
   std::optional<std::string> encryption;     // STEPCCL_ENCRYPTION: off, or tls = TLS 1.3 on every TCP connection that carries data
   std::optional<std::int64_t> sockets;       // STEPCCL_SOCKETS, NCCL_NSOCKS_PERTHREAD: TCP connections between two ranks, 1..16
   std::optional<std::string> single_copy;    // STEPCCL_SINGLE_COPY: auto, or off = no rank reads another's memory directly
+  std::optional<std::string> host_id;        // STEPCCL_HOSTID, NCCL_HOSTID: ranks of one machine with different ones count as on different nodes
   std::optional<std::int64_t> timeout_ms;    // STEPCCL_TIMEOUT_MS
   std::optional<std::int64_t> heartbeat_timeout_ms;  // STEPCCL_HEARTBEAT_TIMEOUT_MS; 0 = never
   std::optional<std::int64_t> spin_us;       // STEPCCL_SPIN_US: how long to poll before sleeping

@@ -125,6 +125,7 @@ Expected<Settings> Settings::resolve(const stepccl_config_t* given) {
   const std::string single_copy = env.single_copy.value_or("auto");
   if (single_copy != "auto" && single_copy != "off") return refuse("STEPCCL_SINGLE_COPY is \"" + single_copy + "\": use auto or off");
   settings.single_copy = single_copy == "auto";
+  settings.host_id = env.host_id.value_or("");
   settings.spin_us = env.spin_us.value_or(-1);
   return settings;
 }

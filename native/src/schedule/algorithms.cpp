@@ -26,6 +26,7 @@ const std::vector<AlgorithmRow>& algorithms() {
       {STEPCCL_REDUCE_SCATTER, STEPCCL_ALGORITHM_RING, ring_reduce_scatter, cost::ring_scatter},
       {STEPCCL_REDUCE_SCATTER, STEPCCL_ALGORITHM_HALVING_DOUBLING, halving_doubling_reduce_scatter, cost::halving},
       {STEPCCL_REDUCE_SCATTER, STEPCCL_ALGORITHM_DIRECT_ONE_SHOT, direct_reduce_scatter, cost::direct_reduce_scatter, true},
+      {STEPCCL_REDUCE_SCATTER, STEPCCL_ALGORITHM_HIERARCHICAL, hierarchical_reduce_scatter, cost::hierarchical_reduce_scatter},
 
       {STEPCCL_BROADCAST, STEPCCL_ALGORITHM_BINOMIAL, binomial_broadcast, cost::binomial_broadcast},
       {STEPCCL_BROADCAST, STEPCCL_ALGORITHM_CHAIN, chain_broadcast, cost::chain_broadcast},
@@ -42,14 +43,18 @@ const std::vector<AlgorithmRow>& algorithms() {
 
       {STEPCCL_SCATTER, STEPCCL_ALGORITHM_BINOMIAL, binomial_scatter, cost::binomial_blocks},
       {STEPCCL_SCATTER, STEPCCL_ALGORITHM_DIRECT_ONE_SHOT, direct_scatter, cost::direct_blocks},
+      {STEPCCL_SCATTER, STEPCCL_ALGORITHM_HIERARCHICAL, hierarchical_scatter, cost::hierarchical_blocks},
       {STEPCCL_GATHER, STEPCCL_ALGORITHM_BINOMIAL, binomial_gather, cost::binomial_blocks},
       {STEPCCL_GATHER, STEPCCL_ALGORITHM_DIRECT_ONE_SHOT, direct_gather, cost::direct_blocks},
+      {STEPCCL_GATHER, STEPCCL_ALGORITHM_HIERARCHICAL, hierarchical_gather, cost::hierarchical_blocks},
 
       {STEPCCL_ALL_TO_ALL, STEPCCL_ALGORITHM_PAIRWISE, pairwise_all_to_all, cost::pairwise},
       {STEPCCL_ALL_TO_ALL, STEPCCL_ALGORITHM_BRUCK, bruck_all_to_all, cost::bruck_all_to_all},
       {STEPCCL_ALL_TO_ALL, STEPCCL_ALGORITHM_DIRECT_ONE_SHOT, direct_all_to_all, cost::direct_all_to_all, true},
+      {STEPCCL_ALL_TO_ALL, STEPCCL_ALGORITHM_HIERARCHICAL, hierarchical_all_to_all, cost::hierarchical_all_to_all},
 
       {STEPCCL_BARRIER, STEPCCL_ALGORITHM_DISSEMINATION, dissemination_barrier, cost::dissemination},
+      {STEPCCL_BARRIER, STEPCCL_ALGORITHM_HIERARCHICAL, hierarchical_barrier, cost::hierarchical_barrier},
   };
   return rows;
 }

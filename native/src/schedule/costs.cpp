@@ -132,6 +132,28 @@ double hierarchical_reduce(std::uint32_t n, double S, const CostModel& m) {
   return chain_reduce(m.nodes, S, m) + direct_reduce(inside.ranks, chunk, inside.model);
 }
 
+// Adding takes its time in either stage; the last copy counts as reducing does.
+double hierarchical_reduce_scatter(std::uint32_t n, double S, const CostModel& m) {
+  const Inside inside = inside_of(n, m);
+  const double share = S / std::max(1u, inside.ranks);
+  return direct_reduce_scatter(inside.ranks, S, inside.model) + ring_scatter(m.nodes, share, m) + S / std::max(1u, n) * m.gamma;
+}
+// The root's links carry every block; a head hands on while the next one comes.
+double hierarchical_blocks(std::uint32_t n, double S, const CostModel& m) {
+  const Inside inside = inside_of(n, m);
+  const double node = S / std::max(1u, m.nodes);
+  return m.alpha + crowd(m.nodes, m) + others(m.nodes, S) * m.beta + direct_blocks(inside.ranks, m.chunk > 0 ? std::min(node, m.chunk * inside.ranks) : node, inside.model);
+}
+// Twice through memory: once to collect, once across.
+double hierarchical_all_to_all(std::uint32_t n, double S, const CostModel& m) {
+  const Inside inside = inside_of(n, m);
+  return direct_all_to_all(inside.ranks, S, inside.model) + direct_all_to_all(m.nodes, S, m) + S * m.gamma;
+}
+double hierarchical_barrier(std::uint32_t n, double, const CostModel& m) {
+  const Inside inside = inside_of(n, m);
+  return (inside.ranks < 2 ? 0 : 2 * (inside.model.alpha + crowd(inside.ranks, inside.model))) + rounds_of(m.nodes) * m.alpha;
+}
+
 double dissemination(std::uint32_t n, double, const CostModel& m) { return rounds_of(n) * m.alpha; }
 
 }  // namespace stepccl::schedule::cost

@@ -38,6 +38,10 @@ double hierarchical_all_reduce(std::uint32_t n, double S, const CostModel& m);
 double hierarchical_all_gather(std::uint32_t n, double S, const CostModel& m);
 double hierarchical_broadcast(std::uint32_t n, double S, const CostModel& m);
 double hierarchical_reduce(std::uint32_t n, double S, const CostModel& m);
+double hierarchical_reduce_scatter(std::uint32_t n, double S, const CostModel& m);
+double hierarchical_blocks(std::uint32_t n, double S, const CostModel& m);  // scatter, gather
+double hierarchical_all_to_all(std::uint32_t n, double S, const CostModel& m);
+double hierarchical_barrier(std::uint32_t n, double S, const CostModel& m);
 double dissemination(std::uint32_t n, double S, const CostModel& m);
 
 }  // namespace stepccl::schedule::cost

@@ -115,4 +115,28 @@ Nodes nodes_of(const Problem& problem) {
   return nodes;
 }
 
+Group across(const Nodes& nodes, std::uint32_t place) {
+  Group group;
+  for (const auto& ranks : nodes.ranks) group.ranks.push_back(ranks[place]);
+  group.index = nodes.own;
+  return group;
+}
+
+Group inside(const Nodes& nodes) { return {nodes.ranks[nodes.own], nodes.index}; }
+
+std::uint32_t head_of(const Nodes& nodes, std::uint32_t node, std::uint32_t root) {
+  const auto& ranks = nodes.ranks[node];
+  return std::find(ranks.begin(), ranks.end(), root) != ranks.end() ? root : ranks[0];
+}
+
+Group heads(const Problem& problem, const Nodes& nodes) {
+  Group group;
+  const auto many = static_cast<std::uint32_t>(nodes.ranks.size());
+  std::uint32_t first = 0;
+  while (head_of(nodes, first, problem.root) != problem.root) ++first;
+  for (std::uint32_t i = 0; i < many; ++i) group.ranks.push_back(head_of(nodes, (first + i) % many, problem.root));
+  group.index = (nodes.own + many - first) % many;
+  return group;
+}
+
 }  // namespace stepccl::schedule

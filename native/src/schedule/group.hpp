@@ -45,5 +45,12 @@ struct Nodes {
   bool even = true;                               // all have the same number of ranks
 };
 [[nodiscard]] Nodes nodes_of(const Problem& problem);
+// The ranks with the same place on their nodes, one per node; with uneven nodes only place 0 has all.
+[[nodiscard]] Group across(const Nodes& nodes, std::uint32_t place);
+[[nodiscard]] Group inside(const Nodes& nodes);
+// The rank that stands for a node: the root for its own, else the first one.
+[[nodiscard]] std::uint32_t head_of(const Nodes& nodes, std::uint32_t node, std::uint32_t root);
+// The nodes' heads, the root's first.
+[[nodiscard]] Group heads(const Problem& problem, const Nodes& nodes);
 
 }  // namespace stepccl::schedule

@@ -7,16 +7,6 @@
 namespace stepccl::schedule {
 namespace {
 
-// The ranks with the same place on their nodes, one per node; with uneven nodes only place 0 has all.
-Group across(const Nodes& nodes, std::uint32_t place) {
-  Group group;
-  for (const auto& ranks : nodes.ranks) group.ranks.push_back(ranks[place]);
-  group.index = nodes.own;
-  return group;
-}
-
-Group inside(const Nodes& nodes) { return {nodes.ranks[nodes.own], nodes.index}; }
-
 Schedule alone(const Problem& problem) {
   Builder builder(problem);
   if (!problem.in_place) builder.copy(output_at(0), input_at(0), problem.count, false);
@@ -120,23 +110,6 @@ void leader_all_reduce(Builder& builder, const Problem& problem, const Nodes& no
       });
     }
   }
-}
-
-// The rank that stands for a node: the root for its own, else the first one.
-std::uint32_t head_of(const Nodes& nodes, std::uint32_t node, std::uint32_t root) {
-  const auto& ranks = nodes.ranks[node];
-  return std::find(ranks.begin(), ranks.end(), root) != ranks.end() ? root : ranks[0];
-}
-
-// The nodes' heads, the root's first.
-Group heads(const Problem& problem, const Nodes& nodes) {
-  Group group;
-  const auto many = static_cast<std::uint32_t>(nodes.ranks.size());
-  std::uint32_t first = 0;
-  while (head_of(nodes, first, problem.root) != problem.root) ++first;
-  for (std::uint32_t i = 0; i < many; ++i) group.ranks.push_back(head_of(nodes, (first + i) % many, problem.root));
-  group.index = (nodes.own + many - first) % many;
-  return group;
 }
 
 }  // namespace

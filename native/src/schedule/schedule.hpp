@@ -156,6 +156,11 @@ Schedule hierarchical_all_reduce(const Problem& problem);
 Schedule hierarchical_all_gather(const Problem& problem);
 Schedule hierarchical_broadcast(const Problem& problem);
 Schedule hierarchical_reduce(const Problem& problem);
+Schedule hierarchical_reduce_scatter(const Problem& problem);
+Schedule hierarchical_scatter(const Problem& problem);
+Schedule hierarchical_gather(const Problem& problem);
+Schedule hierarchical_all_to_all(const Problem& problem);
+Schedule hierarchical_barrier(const Problem& problem);
 Schedule dissemination_barrier(const Problem& problem);
 
 // Not rows of the table: they are no choice. root is the peer.

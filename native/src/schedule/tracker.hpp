@@ -24,11 +24,16 @@ class Tracker {
   }
   // The next send or receive of a lane, if it may be posted now; each is handed out once, in the lane's order.
   [[nodiscard]] std::optional<std::uint32_t> next_posted(std::size_t lane) {
+    const auto step = may_post(lane);
+    if (step) --unposted_, ++cursors_[lane];
+    return step;
+  }
+  // What next_posted would hand out.
+  [[nodiscard]] std::optional<std::uint32_t> may_post(std::size_t lane) const {
     const auto& steps = schedule_->lanes[lane].steps;
-    std::size_t& cursor = cursors_[lane];
+    const std::size_t cursor = cursors_[lane];
     if (cursor == steps.size() || blockers_[steps[cursor]] != 0) return std::nullopt;
-    --unposted_;
-    return steps[cursor++];
+    return steps[cursor];
   }
   // Whether every step of a lane, or of all lanes, has been handed out.
   [[nodiscard]] bool posted(std::size_t lane) const noexcept { return cursors_[lane] == schedule_->lanes[lane].steps.size(); }

@@ -13,13 +13,13 @@
 
 namespace stepccl::transport {
 
-std::uint64_t host_identity() {
+std::uint64_t host_identity(const std::string& distinct) {
   std::ifstream boot("/proc/sys/kernel/random/boot_id");
   std::string text;
   struct stat shm {};
   struct stat net {};
   if (::access("/dev/shm", R_OK | W_OK | X_OK) != 0 || !std::getline(boot, text) || ::stat("/dev/shm", &shm) != 0 || ::stat("/proc/self/ns/net", &net) != 0) return 0;
-  text += ' ' + std::to_string(shm.st_dev) + ' ' + std::to_string(net.st_ino) + ' ' + std::to_string(geteuid());
+  text += ' ' + std::to_string(shm.st_dev) + ' ' + std::to_string(net.st_ino) + ' ' + std::to_string(geteuid()) + ' ' + distinct;
   static constexpr char kLabel[] = "stepccl host";
   const bootstrap::Mac mac = bootstrap::hmac_sha256(std::as_bytes(std::span(kLabel)), {std::as_bytes(std::span(text))});
   std::uint64_t identity = 0;
