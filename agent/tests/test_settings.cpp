@@ -71,6 +71,13 @@ TEST_CASE("what ranks read at their start alone goes into their environment")
 	settings.set({{"paging", false}, {"compression", false}});
 	CHECK(settings.worker_environment().at("STEPCCL_PAGE_BYTES") == "0");
 	CHECK(settings.worker_environment().at("STEPCCL_COMPRESSION") == "none");
+	settings.set({{"encryption", true}});
+	CHECK(settings.worker_environment().at("STEPCCL_ENCRYPTION") == "tls");
+	CHECK(page_of(dir / "control").encryption == 2);
+	settings.set({{"encryption", false}});
+	CHECK(settings.worker_environment().at("STEPCCL_ENCRYPTION") == "off");
+	settings.set({{"encryption", nullptr}});
+	CHECK(settings.worker_environment().count("STEPCCL_ENCRYPTION") == 0);
 	CHECK(code_of([&] { settings.set({{"dma_concurrency", 9}}); }) == "A101");
 }
 

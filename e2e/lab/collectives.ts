@@ -49,12 +49,18 @@ type Run = ReturnType<typeof runner>;
 const events = (output: string): Event[] =>
   output.split('\n').filter((line) => line.startsWith('{')).map((line) => JSON.parse(line) as Event);
 
+interface Layout {
+  /** Ranks of one node, numbered one after another. */
+  perNode?: number;
+  environment?: string;
+}
+
 /** Starts one job over all nodes and gives every rank's events. */
-async function job(lab: LabState, run: Run, options: string, during?: () => Promise<void>): Promise<Event[]> {
-  const [first, ...others] = lab.nodes;
+async function job(lab: LabState, run: Run, options: string, during?: () => Promise<void>, { perNode = 1, environment = '' }: Layout = {}): Promise<Event[]> {
+  const [first] = lab.nodes;
   if (first === undefined) throw new Error('the lab has no nodes');
   const log = '/tmp/stepccl-rank0.json';
-  const common = `STEPCCL_TELEMETRY_DIR= STEPCCL_HEARTBEAT_TIMEOUT_MS=4000 ${remote} --json --world-size ${lab.nodes.length} ${options}`;
+  const common = `STEPCCL_TELEMETRY_DIR= STEPCCL_HEARTBEAT_TIMEOUT_MS=4000 ${environment} ${remote} --json --world-size ${lab.nodes.length * perNode} ${options}`;
   const started = await run(
     first,
     `rm -f ${log}; (ulimit -l unlimited; ${common} --rank 0 --rendezvous-listen --rendezvous-address ${first.dataAddress} > ${log} 2>&1; echo "{\\"event\\":\\"left\\"}" >> ${log}) >/dev/null 2>&1 &
@@ -62,7 +68,9 @@ async function job(lab: LabState, run: Run, options: string, during?: () => Prom
   );
   const id = events(started.stdout).find((event) => event.event === 'unique_id')?.id;
   if (typeof id !== 'string') throw new Error(`rank 0 gave no unique id: ${started.stdout}${started.stderr}`);
-  const rest = others.map((node, index) => run(node, `ulimit -l unlimited; ${common} --rank ${index + 1} --unique-id-stdin 2>&1`, `${id}\n`));
+  // Each rank through a session of its own, so that their lines do not mix; rank 0 runs already.
+  const rest = lab.nodes.flatMap((node, index) => Array.from({ length: perNode }, (_, place) => ({ node, rank: index * perNode + place }))).slice(1)
+    .map(({ node, rank }) => run(node, `ulimit -l unlimited; ${common} --rank ${rank} --unique-id-stdin 2>&1`, `${id}\n`));
   await during?.();
   const results = await Promise.all(rest);
   const own = await run(first, `for i in $(seq 400); do grep -q '"left"' ${log} && break; sleep 0.05; done; cat ${log}`);
@@ -102,6 +110,13 @@ async function suites(lab: Lab, state: LabState, run: Run): Promise<void> {
   for (const transport of ['tcp', 'rdma']) {
     await step(`every collective over ${transport} on ${state.nodes.length} nodes, nothing wrong`, async () =>
       problemOf(await job(state, run, `--collective all --transport ${transport} ${sizes}`), state.nodes.length));
+  }
+  for (const transport of ['tcp', 'rdma']) {
+    await step(`every collective inside the nodes and across, two ranks on each of ${state.nodes.length}, shm and ${transport}, nothing wrong`, async () => {
+      const all = await job(state, run, `--collective all ${sizes}`, undefined, { perNode: 2, environment: `STEPCCL_TRANSPORT=shm,${transport} STEPCCL_ALGO=hierarchical` });
+      const other = all.find((event) => event.event === 'row' && event.collective !== 'send_recv' && event.algorithm !== 'hierarchical');
+      return problemOf(all, 2 * state.nodes.length) ?? (other === undefined ? undefined : `another algorithm ran: ${JSON.stringify(other)}`);
+    });
   }
   const endless = '-b 64K -e 64K -n 1000000 -w 0';
   const third = state.nodes[2];

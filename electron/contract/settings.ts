@@ -4,7 +4,7 @@ import { NodeId } from "./nodes.js";
 
 export const SettingName = z.enum([
   "pipeline_depth", "dma_concurrency", "async_gd", "hbm_defrag", "hbm_defrag_interval_ms", "paging", "page_bytes", "prefetch_depth", "buffer_bytes", "hbm_cache_ratio_permille",
-  "sm_budget", "compression",
+  "sm_budget", "compression", "encryption",
 ]);
 export type SettingName = z.infer<typeof SettingName>;
 /** null = not set: each process keeps its own value. */
@@ -29,6 +29,7 @@ export const SETTINGS: Readonly<Record<SettingName, SettingKind>> = {
   hbm_cache_ratio_permille: { kind: "number", min: 1, max: 900, unit: "permille" },
   sm_budget: { kind: "number", min: 1, max: 32, unit: "count" },
   compression: { kind: "switch" },
+  encryption: { kind: "switch" },
 };
 
 const schemaOf = (kind: SettingKind): z.ZodType<SettingValue> => {
@@ -41,7 +42,7 @@ export const SettingChanges = z.strictObject(Object.fromEntries(SettingName.opti
 export type SettingChanges = z.output<typeof SettingChanges>;
 
 export const AdviceReason = z.enum([
-  "depth_short", "depth_long", "depth_between", "depth_unmeasured", "half_of_gpus", "no_gpu", "async_on", "async_no_rdma", "defrag_on", "defrag_interval", "paging_large", "page_size", "prefetch", "buffers_own", "cache_ratio", "sm_by_size", "lossy",
+  "depth_short", "depth_long", "depth_between", "depth_unmeasured", "half_of_gpus", "no_gpu", "async_on", "async_no_rdma", "defrag_on", "defrag_interval", "paging_large", "page_size", "prefetch", "buffers_own", "cache_ratio", "sm_by_size", "lossy", "encryption_cost",
 ]);
 export type AdviceReason = z.infer<typeof AdviceReason>;
 

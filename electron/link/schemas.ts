@@ -93,6 +93,7 @@ const settingsShape = {
   pipeline_depth: count.nullable(), dma_concurrency: count.nullable(), hbm_defrag: z.boolean().nullable(), hbm_defrag_interval_ms: count.nullable(),
   async_gd: z.boolean().nullable(), paging: z.boolean().nullable(), page_bytes: bytes.nullable(), prefetch_depth: count.nullable(),
   compression: z.boolean().nullable(), buffer_bytes: bytes.nullable(), hbm_cache_ratio_permille: count.nullable(), sm_budget: count.nullable(),
+  encryption: z.boolean().nullable(),
 };
 const Settings = z.object(settingsShape).partial();
 

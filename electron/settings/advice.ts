@@ -19,6 +19,7 @@ const REASONS: Readonly<Record<AdviceReason, string>> = {
   cache_ratio: "A tenth of the GPU's memory bounds the pool, which takes memory only as buffers need it. A buffer size that is set counts before it.",
   sm_by_size: "The engine takes as few thread blocks as the size needs; set this only to keep more of the GPU free for the model.",
   lossy: "Sums travel as bf16 and lose 16 bits of mantissa: turn it on only when the training tolerates it.",
+  encryption_cost: "Needed only where others can listen on the network between the nodes: with TLS everything goes over TCP, RDMA is left out. The node of rank 0 decides for a run.",
 };
 
 const MIB = 1024 ** 2;
@@ -53,5 +54,6 @@ export function adviseNode(facts: NodeFacts | null, oneWayUs: number | null): Re
     hbm_cache_ratio_permille: gpus === 0 ? advice(null, "no_gpu") : advice(100, "cache_ratio"),
     sm_budget: gpus === 0 ? advice(null, "no_gpu") : advice(null, "sm_by_size"),
     compression: advice(false, "lossy"),
+    encryption: advice(false, "encryption_cost"),
   };
 }

@@ -1,3 +1,4 @@
+import { Worker } from 'node:worker_threads';
 import { describe, expect, it } from 'vitest';
 import { decodeTelemetryFrame, expectedTimeUs, fitAlphaBeta, runtimeVersion, type TelemetryFrameError } from './index.js';
 
@@ -156,6 +157,37 @@ describe('the model', () => {
     expect(() => expectedTimeUs({ ...good, alphaUs: Number.NaN })).toThrow(RangeError);
     expect(() => expectedTimeUs(undefined as unknown as typeof good)).toThrow(TypeError);
     expect(() => fitAlphaBeta({} as unknown as [], ring)).toThrow(TypeError);
+  });
+});
+
+describe('the module', () => {
+  it('loads in several threads at once, each with its own errors', async () => {
+    const source = `
+      const { parentPort, workerData } = require('node:worker_threads');
+      import(workerData).then((addon) => {
+        let reason = '';
+        try { addon.decodeTelemetryFrame(new Uint8Array(3)); } catch (error) { reason = error.reason; }
+        parentPort.postMessage([addon.runtimeVersion(), reason]);
+      });`;
+    const answers = await Promise.all(Array.from({ length: 4 }, () => new Promise((resolve, reject) => {
+      const worker = new Worker(source, { eval: true, workerData: new URL('./index.js', import.meta.url).href });
+      worker.once('message', resolve);
+      worker.once('error', reject);
+    })));
+    expect(answers).toEqual(Array.from({ length: 4 }, () => [runtimeVersion(), 'truncated']));
+  });
+
+  it('takes memory that is gone for an empty frame', () => {
+    const bytes = frame();
+    structuredClone(bytes.buffer, { transfer: [bytes.buffer as ArrayBuffer] });
+    expect(bytes.length).toBe(0);
+    expect(refusal(bytes).reason).toBe('truncated');
+  });
+
+  it('knows a hierarchical algorithm for every collective but messages', () => {
+    for (const collective of ['all_reduce', 'all_gather', 'reduce_scatter', 'broadcast', 'reduce', 'scatter', 'gather', 'all_to_all', 'barrier'] as const) {
+      expect(expectedTimeUs({ collective, algorithm: 'hierarchical', worldSize: 8, bytes: 4096, alphaUs: 10, betaUsPerByte: 0.001 }), collective).toBeGreaterThan(0);
+    }
   });
 });
 

@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 #include <fcntl.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -13,6 +14,7 @@
 
 #include "core/fd.hpp"
 #include "ranks.hpp"
+#include "stepccl/telemetry.h"
 #include "transport/tls.hpp"
 
 using namespace stepccl;
@@ -218,4 +220,40 @@ TEST_CASE("collectives over TLS and over several sockets give the same sums") {
   }
   ::unsetenv("STEPCCL_ENCRYPTION");
   ::unsetenv("NCCL_NSOCKS_PERTHREAD");
+}
+
+TEST_CASE("the daemon's page switches TLS on for rank 0's job, and never off against the job's own word") {
+  char path[] = "/tmp/stepccl-control-XXXXXX";
+  const int fd = ::mkstemp(path);
+  REQUIRE(fd >= 0);
+  stepccl_control page{};
+  page.magic = STEPCCL_CONTROL_MAGIC;
+  page.version = 1;
+  struct Case {
+    std::uint8_t page;
+    const char* own;
+    std::uint32_t encryption;
+  };
+  for (const Case& one : {Case{0, "off", 0}, Case{2, "off", 1}, Case{1, "off", 0}, Case{1, "tls", 1}, Case{0, "tls", 1}}) {
+    CAPTURE(one.page);
+    CAPTURE(one.own);
+    page.seq += 2;
+    page.encryption = one.page;
+    REQUIRE(::pwrite(fd, &page, sizeof page, 0) == static_cast<ssize_t>(sizeof page));
+    ::setenv("STEPCCL_CONTROL_FILE", path, 1);
+    ::setenv("STEPCCL_ENCRYPTION", one.own, 1);
+    run_ranks(2, config_for(STEPCCL_TRANSPORT_BIT(STEPCCL_TRANSPORT_TCP)), [&](std::uint32_t, stepccl_comm_t comm) {
+      stepccl_comm_info_t info{};
+      info.size = sizeof info;
+      REQUIRE(stepccl_comm_query(comm, &info) == STEPCCL_SUCCESS);
+      CHECK(info.encryption == one.encryption);
+      std::int32_t x = 1;
+      CHECK(stepccl_all_reduce(comm, &x, &x, 1, STEPCCL_INT32, STEPCCL_SUM, nullptr) == STEPCCL_SUCCESS);
+      CHECK(x == 2);
+    });
+  }
+  ::unsetenv("STEPCCL_CONTROL_FILE");
+  ::unsetenv("STEPCCL_ENCRYPTION");
+  ::close(fd);
+  ::unlink(path);
 }

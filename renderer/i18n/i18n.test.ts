@@ -58,7 +58,7 @@ describe("texts", () => {
       "alerts.rules": AlertRule.options, "alerts.about": AlertRule.options, "alerts.metrics": HistoryMetric.options, "alerts.spans": ["hour", "day", "week"], "alerts.columns": ["state", "rule", "node", "worst", "count", "since", "duration", "acts"],
       "memory.columns": ["node", "gpu", "process", "capacity", "held", "used", "largest", "fragmentation", "defrag", "async", "age"], "memory.hostColumns": ["node", "total", "available", "used", "daemon", "age"],
       "memory.kinds": [...PoolRangeKind.options, "none"], "memory.async": ["none", "stream", "nic"], "memory.acks": AckState.options, "memory.why": AckReason.options, "settings.acks": AckState.options,
-      "settings.names": [...SettingName.options, "encryption"], "settings.about": [...SettingName.options, "encryption"], "settings.reasons": AdviceReason.options,
+      "settings.names": SettingName.options, "settings.about": SettingName.options, "settings.reasons": AdviceReason.options,
       form: ["ranksPerNode", "stepFactor", "iterations", "warmup", "timeoutSeconds"], nodes: ["takeDown", "takeDownTitle", "takeDownText", "forget", "forgetTitle", "forgetText"],
     };
     for (const [prefix, list] of Object.entries(values)) for (const value of list) expect(known, `${prefix}.${value}`).toContain(`${prefix}.${value}`);

@@ -2,7 +2,6 @@ import { Button, NativeSelect } from "@mantine/core";
 import { useEffect, useMemo, useState } from "react";
 import { useTranslation } from "react-i18next";
 import IconAdjustments from "@tabler/icons-react/icons/IconAdjustments";
-import IconLockOpen from "@tabler/icons-react/icons/IconLockOpen";
 import IconRefresh from "@tabler/icons-react/icons/IconRefresh";
 import { SettingName, type NodeSettingsView, type SettingChangeView, type SettingValue } from "../../electron/contract/index.js";
 import { hrefOf, useRoute } from "../app/router.js";
@@ -10,7 +9,7 @@ import { useMemory } from "../memory/store.js";
 import { byName } from "../nodes/filter.js";
 import { ErrorNote } from "../shared/ErrorNote.js";
 import { oneLine } from "../shared/printable.js";
-import { EmptyState, State } from "../shared/small.js";
+import { EmptyState } from "../shared/small.js";
 import { useAction } from "../shared/use-action.js";
 import { useConsole, useItems } from "../store/console-hooks.js";
 import { acksOf, type ProcessAck } from "./Acknowledged.js";
@@ -84,10 +83,6 @@ export function SettingsPage() {
               {SettingName.options.map((name) => (
                 <SettingRow key={name} name={name} views={shown} nameOf={nameOf} acks={acks.get(name) ?? NO_ACKS} edit={edits[name]} onEdit={(edit) => setEdits(({ [name]: _, ...rest }) => (edit ? { ...rest, [name]: edit } : rest))} />
               ))}
-              <tr data-setting="encryption">
-                <th scope="row"><div>{t("settings.names.encryption")}</div><div className="dim">{t("settings.about.encryption")}</div></th>
-                <td colSpan={3}><State tone="idle" icon={IconLockOpen} label={t("settings.encryptionAbsent")} /></td>
-              </tr>
             </tbody>
           </table>
         </div>

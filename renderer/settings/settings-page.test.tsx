@@ -37,6 +37,14 @@ describe("the Settings page", () => {
     fireEvent.change(screen.getByRole("combobox"), { target: { value: "" } });
     await waitFor(() => expect(row("paging").getByText("differs")).toBeTruthy());
   });
+  it("switches the encryption of the data path on", async () => {
+    const { host } = renderOver(<SettingsPage />);
+    await screen.findByTestId("settings-table");
+    await waitFor(() => expect(row("encryption").getByText(/TLS 1.3/)).toBeTruthy());
+    fireEvent.click(row("encryption").getByText("on"));
+    fireEvent.click(screen.getByTestId("settings-apply"));
+    await waitFor(() => expect(host.received).toContainEqual(expect.objectContaining({ method: "settings.set", params: expect.objectContaining({ changes: { encryption: true } }) })));
+  });
   it("says that nothing can be set while no node is up", async () => {
     renderOver(<SettingsPage />, { fleet: 0 });
     expect((await screen.findByTestId("empty-state")).textContent).toContain("No node is up");

@@ -27,7 +27,7 @@ struct Field {
 constexpr std::int64_t kKiB = 1024;
 constexpr std::int64_t kTiB = kKiB * kKiB * kKiB * kKiB;
 
-constexpr std::array<Field, 12> kFields{{
+constexpr std::array<Field, 13> kFields{{
 	{"pipeline_depth", false, 1, 256},
 	{"dma_concurrency", false, 1, 8},
 	{"hbm_defrag", true, 0, 0},
@@ -40,6 +40,7 @@ constexpr std::array<Field, 12> kFields{{
 	{"buffer_bytes", false, 4 * kKiB, kTiB},
 	{"sm_budget", false, 1, 32},
 	{"hbm_cache_ratio_permille", false, 1, 900},
+	{"encryption", true, 0, 0},
 }};
 
 std::uint8_t as_switch(const json &value) { return value.is_null() ? 0 : value.get<bool>() ? 2 : 1; }
@@ -55,7 +56,7 @@ T as_number(const json &value)
 void check_settings(const json &changes)
 {
 	const Params params(changes, {"pipeline_depth", "dma_concurrency", "hbm_defrag", "hbm_defrag_interval_ms", "async_gd",
-				      "paging", "page_bytes", "prefetch_depth", "compression", "buffer_bytes", "sm_budget", "hbm_cache_ratio_permille"});
+				      "paging", "page_bytes", "prefetch_depth", "compression", "buffer_bytes", "sm_budget", "hbm_cache_ratio_permille", "encryption"});
 	for (const Field &field : kFields) {
 		if (params.is_null(field.name))
 			continue;
@@ -132,6 +133,8 @@ std::map<std::string, std::string> Settings::worker_environment() const
 		out["STEPCCL_USE_ASYNC_GD"] = on("async_gd") ? "1" : "0";
 	if (set("compression"))
 		out["STEPCCL_COMPRESSION"] = on("compression") ? "bf16" : "none";
+	if (set("encryption"))
+		out["STEPCCL_ENCRYPTION"] = on("encryption") ? "tls" : "off";
 	if (set("paging")) {
 		const std::int64_t page = set("page_bytes") ? values_.at("page_bytes").get<std::int64_t>() : kDefaultPageBytes;
 		out["STEPCCL_PAGE_BYTES"] = std::to_string(on("paging") ? page : 0);
@@ -149,6 +152,7 @@ stepccl_control Settings::page_values() const
 	page.async_gd = as_switch(values_["async_gd"]);
 	page.paging = as_switch(values_["paging"]);
 	page.compression = as_switch(values_["compression"]);
+	page.encryption = as_switch(values_["encryption"]);
 	page.page_bytes = as_number<std::uint64_t>(values_["page_bytes"]);
 	page.prefetch_depth = as_number<std::uint32_t>(values_["prefetch_depth"]);
 	page.sm_budget = as_number<std::uint32_t>(values_["sm_budget"]);

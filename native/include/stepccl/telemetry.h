@@ -144,7 +144,8 @@ struct stepccl_control {
 	uint32_t sm_budget;                 /* thread blocks */
 	uint64_t buffer_bytes;              /* of each GPU's pool */
 	uint32_t hbm_cache_ratio_permille;  /* of the GPU's memory; buffer_bytes counts before it */
-	uint32_t reserved0;
+	uint8_t encryption;                 /* TLS for the data between nodes */
+	uint8_t reserved0[3];
 	uint64_t reserved[7];
 };
 

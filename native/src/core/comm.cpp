@@ -83,6 +83,8 @@ void Comm::apply_page() {
   if (page.paging == kOff) engine.page_bytes = 0;
   if (page.paging == kOn && page.page_bytes >= kLeastPageBytes) engine.page_bytes = page.page_bytes;
   if (page.paging == kOn && page.prefetch_depth != 0) engine.prefetch_depth = std::min(page.prefetch_depth, kMostPrefetch);
+  // Off is nobody's word against a process that asks for TLS itself.
+  if (page.encryption == kOn) settings_.encryption = true;
   if (page.compression == kOff) engine.compression = STEPCCL_COMPRESSION_NONE;
   if (page.compression == kOn && engine.compression == STEPCCL_COMPRESSION_NONE) engine.compression = STEPCCL_COMPRESSION_BFLOAT16;
 }
