@@ -11,6 +11,7 @@ const TimingLine = z.object({ time_us: finite, algbw_GBps: finite, busbw_GBps: f
 
 export const RankLine = z.discriminatedUnion("event", [
   z.object({ event: z.literal("spawned"), pid: z.number().optional() }),
+  z.object({ event: z.literal("start"), encryption: z.enum(["off", "tls"]).optional().catch(undefined) }),
   z.object({
     event: z.literal("row"), bytes: z.number().nonnegative(), count: z.number().nonnegative(), datatype: short, redop: short, root: z.number(), algorithm: short,
     transport: short, iterations: z.number().nonnegative(), out_of_place: TimingLine, in_place: TimingLine.nullish(),

@@ -36,6 +36,7 @@ export class Run {
   #model: RunView["model"] = null;
   #suspects: Suspect[] = [];
   #error: ErrorView | null = null;
+  #encryption: RunView["encryption"];
   /** Nodes whose daemon said that its part is over. */
   #endedNodes = new Set<string>();
   #stopping = false;
@@ -84,6 +85,9 @@ export class Run {
         own.lastStderr = line.line.slice(0, 500);
         return "none";
       case "spawned":
+        return "none";
+      case "start":
+        this.#encryption ??= line.encryption;
         return "none";
       case "row":
         this.#markRunning(own);
@@ -150,7 +154,7 @@ export class Run {
       ranks: [...this.#ranks.values()].map(({ rank, nodeId, state, error }) => ({ rank, nodeId, state, error })),
       rows: this.#rows, model: this.#model, wrongTotal: wrongOf(this.#rows),
       avgBusbwGBps: busbws.length === 0 ? null : busbws.reduce((a, b) => a + b, 0) / busbws.length,
-      error: this.#error,
+      error: this.#error, ...(this.#encryption === undefined ? {} : { encryption: this.#encryption }),
     };
   }
 

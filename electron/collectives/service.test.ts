@@ -99,6 +99,15 @@ describe("a run that goes well", () => {
     expect(nodes.flatMap((n) => n.daemon.callsOf("run.stop"))).toEqual([]);
   });
 
+  it("says whether its data are encrypted, as the ranks tell, and takes no other word for it", async () => {
+    const run = await service.start(spec());
+    await started();
+    expect(service.get(run.id).encryption).toBeUndefined();
+    nodes[0]!.emit(0, { event: "start", rank: 0, encryption: "rot13" });
+    nodes[1]!.emit(1, { event: "start", rank: 1, encryption: "tls" });
+    await soon(() => expect(RunView.parse(service.get(run.id)).encryption).toBe("tls"));
+    await service.stop(run.id);
+  });
   it("is there after a restart of the console, and as CSV and JSON", async () => {
     const run = await service.start(spec());
     await started();

@@ -69,6 +69,8 @@ export const RunView = z.object({
   model: z.object({ alphaUs: z.number(), betaUsPerByte: z.number(), source: z.string() }).nullable(),
   wrongTotal: z.number().nullable(),
   avgBusbwGBps: z.number().nullable(),
+  /** Of the data between nodes; absent until a rank has told. */
+  encryption: z.enum(["off", "tls"]).optional(),
   /** The first cause: which rank, on which node. */
   error: ErrorView.nullable(),
 });

@@ -83,7 +83,7 @@ export function RunHeader({ run }: { run: RunView }) {
         <strong>{t(`ops.${spec.collective}`)}</strong>
         <span className={`${css.what} ellipsis`}>{[
           transportWord(spec.transport, t), t("run.rankCount", { count: spec.nodeIds.length * spec.ranksPerNode }), takes.sized && sizeRange(run), takes.sized && [spec.datatype, takes.redop && spec.redop].filter(Boolean).join(" "),
-          takes.root && t("run.rootRank", { rank: spec.root }), spec.algorithm !== "auto" && oneLine(spec.algorithm, 32),
+          takes.root && t("run.rootRank", { rank: spec.root }), spec.algorithm !== "auto" && oneLine(spec.algorithm, 32), run.encryption === "tls" && "TLS 1.3",
         ].filter(Boolean).join(" · ")}</span>
         <span className="dim">{duration((run.endedAtMs ?? now) - run.startedAtMs)}</span>
         {isRunning(run) && <span className={css.progress}><Progress value={total === 0 ? 0 : (run.rows.length / total) * 100} size="sm" aria-label={t("run.progress")} /> {t("run.sizesDone", { done: run.rows.length, total })}</span>}

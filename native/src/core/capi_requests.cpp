@@ -238,7 +238,7 @@ stepccl_result_t stepccl_request_query(stepccl_request_t request, stepccl_reques
     value.result = done && task.error ? static_cast<std::uint32_t>(task.error->code) : 0;
     if (value.state != 0) {
       value.algorithm = task.call.algorithm;
-      value.sequence = task.sequence;
+      value.sequence = task.message() ? 0 : task.sequence;
     }
     value.pages = task.page_elements == 0 ? 1 : (task.call.count + task.page_elements - 1) / task.page_elements;
     value.pages_done = done && !task.error ? value.pages : task.pages_done.load(std::memory_order_acquire);

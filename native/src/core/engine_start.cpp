@@ -293,14 +293,14 @@ Status Engine::start_message(Task& task) {
   const std::uint32_t peer = task.call.root;
   const bool send = task.kind == TaskKind::send;
   task.begin_ns = monotonic_ns();
-  task.state.store(STEPCCL_OP_STARTED, std::memory_order_relaxed);
+  std::uint32_t& counter = send ? sent_to_[peer] : received_from_[peer];
+  task.sequence = ++counter;
+  task.state.store(STEPCCL_OP_STARTED, std::memory_order_release);
+  log_.started(task, transport_of_[peer]);
   if (open_messages_ == 0) {
     last_progress_ns_ = task.begin_ns;
     next_states_ns_ = task.begin_ns + 1'000'000'000u;
   }
-  std::uint32_t& counter = send ? sent_to_[peer] : received_from_[peer];
-  task.sequence = ++counter;
-  log_.started(task, transport_of_[peer]);
   std::uint32_t transports = 0;
   if (Status status = connect(task, std::span(&peer, 1), transports); !status.ok()) return status;
   std::byte* data = send ? const_cast<std::byte*>(task.send) : task.recv;

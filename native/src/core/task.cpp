@@ -17,7 +17,7 @@ void Task::end(std::optional<Error> why) {
     return;
   }
   const std::lock_guard lock(mutex);
-  state.store(why ? STEPCCL_OP_FAILED : STEPCCL_OP_COMPLETED, std::memory_order_relaxed);
+  state.store(why ? STEPCCL_OP_FAILED : STEPCCL_OP_COMPLETED, std::memory_order_release);
   error = std::move(why);
   done.store(true, std::memory_order_release);
   changed.notify_all();

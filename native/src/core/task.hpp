@@ -46,7 +46,7 @@ struct Task : Request {
   std::vector<std::shared_ptr<Task>> parts;     // of a fused task; its buffers are these tasks'
 
   // The engine's.
-  std::uint64_t sequence = 0;                   // of a collective: which one of the communicator, given when it is called
+  std::uint64_t sequence = 0;                   // of a collective: which one of the communicator, given when it is called; of a message: of its pair, from its start
   std::uint64_t record = 0;                     // its number in the flight recorder; 0 = none
   std::uint64_t begin_ns = 0;                   // 0 = has not begun
   std::uint64_t pages = 1;
