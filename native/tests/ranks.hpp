@@ -12,6 +12,10 @@
 
 #include "stepccl/stepccl.h"
 
+#ifndef STEPCCL_SLOWED
+#define STEPCCL_SLOWED 1
+#endif
+
 namespace stepccl::testing {
 
 inline stepccl_unique_id_t new_id() {

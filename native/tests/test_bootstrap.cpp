@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Strangers, impostors and absentees at the rendezvous, over real sockets.
 #include <doctest/doctest.h>
+#include <poll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 
@@ -103,13 +104,15 @@ TEST_CASE("a rank 0 of another version, of another job or of no sense is told by
     stepccl_result_t result;
   };
   for (const Case& one : {Case{STEPCCL_ERROR_VERSION, STEPCCL_ERROR_VERSION}, Case{STEPCCL_ERROR_AUTHENTICATION, STEPCCL_ERROR_AUTHENTICATION}}) {
-    Endpoint endpoint = parse_address("127.0.0.1").value();
+    Endpoint endpoint = parse_endpoint("127.0.0.1").value();
     auto listener = listen_on(endpoint, 8);
     REQUIRE(listener.ok());
     const stepccl_unique_id_t other = new_id();
     const auto id = changed(other, [&](UniqueId& inside) { inside.endpoint = endpoint; });
     stepccl_unique_id_discard(&other);
     std::thread zero([&] {
+      pollfd waiting{listener.value().get(), POLLIN, 0};
+      CHECK(::poll(&waiting, 1, 5'000) == 1);
       const Fd fd(::accept(listener.value().get(), nullptr, nullptr));
       Hello hello;
       CHECK(read_exact(fd.get(), std::as_writable_bytes(std::span(&hello, 1)), Deadline::after_ms(2000), {}).ok());

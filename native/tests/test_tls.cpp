@@ -123,7 +123,9 @@ TEST_CASE("nothing of what is sent can be read on the way, and what is changed t
     }
   });
   const Ends outer{Fd(::dup(left.client.get())), Fd(::dup(right.server.get()))};
-  auto [one, other] = open_both(outer, client, server);
+  auto both = open_both(outer, client, server);
+  Opened& one = both.first;  // not a structured binding: the lambda below takes them
+  Opened& other = both.second;
   REQUIRE(one.ok());
   REQUIRE(other.ok());
   std::string buffer(4096, '\0');

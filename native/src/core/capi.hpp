@@ -74,7 +74,7 @@ template <class T>
 [[nodiscard]] inline Expected<stepccl_call_t> options_of(const stepccl_call_t* call) {
   stepccl_call_t options = STEPCCL_CALL_INIT;
   if (call == nullptr) return options;
-  if (call->size < sizeof(std::uint32_t)) return argument_error("call.size is smaller than any version of the struct");
+  if (call->size < offsetof(stepccl_call_t, request)) return argument_error("call.size is smaller than any version of the struct");
   std::memcpy(&options, call, std::min<std::size_t>(call->size, sizeof options));
   if (options.algorithm >= STEPCCL_ALGORITHM_COUNT) return argument_error("call.algorithm is outside its enumeration");
   if (options.compression >= STEPCCL_COMPRESSION_COUNT) return argument_error("call.compression is outside its enumeration");
