@@ -64,8 +64,8 @@ Error Engine::explain_mismatch(Error error) {
   if (error.transport == STEPCCL_TRANSPORT_NONE) return error;  // found by comparing states: already precise
   Status precise = look_for_mismatch(control_.fetch_states(Deadline::after_ms(500)));
   // A rank in a short collective shows it only when it has waited for a moment.
-  for (int i = 0; i < 3 && precise.ok() && error.transport == STEPCCL_TRANSPORT_SHM; ++i) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  for (int i = 1; i < 20 && precise.ok() && error.transport == STEPCCL_TRANSPORT_SHM; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(2 * i));
     precise = look_for_mismatch(control_.fetch_states(Deadline::after_ms(500)));
   }
   if (!precise.ok()) {
