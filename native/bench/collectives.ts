@@ -6,6 +6,7 @@
  */
 import { writeFileSync } from 'node:fs';
 import { cpus, loadavg, release } from 'node:os';
+import { setTimeout } from 'node:timers/promises';
 import { Command, InvalidArgumentError } from 'commander';
 import { describe, prepare, run, telemetryNs, type Contestant } from './contestants.js';
 import { rowsOf, summaryOf, tableOf, type Sample } from './summary.js';
@@ -21,7 +22,7 @@ const whole = (text: string): number => {
 const wholes = (text: string): number[] => text.split(',').map(whole);
 const words = (text: string): string[] => text.split(',');
 
-interface Options { json?: string; repeats: number; ranks: number[]; sizes: number[]; collectives: string[]; scale: number; only?: string[] }
+interface Options { json?: string; repeats: number; ranks: number[]; sizes: number[]; collectives: string[]; scale: number; only?: string[]; under: string[]; pauseMs: number }
 
 async function main(): Promise<void> {
   const program = new Command('bench:collectives')
@@ -32,7 +33,9 @@ async function main(): Promise<void> {
     .option('--sizes <list>', 'bytes of the full array', wholes, SIZES)
     .option('--collectives <list>', 'of all_reduce, all_gather, all_to_all, broadcast', words, COLLECTIVES)
     .option('--scale <percent>', 'of the iterations of each size', whole, 100)
-    .option('--only <list>', 'contestants by name ("stepccl", "stepccl tls", "openmpi", "gloo") or transport', words);
+    .option('--only <list>', 'contestants by name ("stepccl", "stepccl tls", "openmpi", "gloo") or transport', words)
+    .option('--under <command>', 'start every contestant under a command, as "chrt -f 20" on a machine that is not idle', (text: string) => text.split(' ').filter((word) => word !== ''), [])
+    .option('--pause-ms <n>', 'between two runs', whole, 1);
   const options = program.parse().opts<Options>();
   const cores = cpus().length;
   const field = prepare();
@@ -46,8 +49,9 @@ async function main(): Promise<void> {
   for (let repeat = 0; repeat < options.repeats; repeat++) {
     for (const ranks of options.ranks) {
       for (const who of contestants) {
-        const work = { ranks, collectives: options.collectives, sizes: options.sizes, scalePercent: options.scale };
+        const work = { ranks, collectives: options.collectives, sizes: options.sizes, scalePercent: options.scale, under: options.under };
         samples.push(...(await run(who, work, cores, repeat)));
+        await setTimeout(options.pauseMs);
         process.stderr.write(`repeat ${repeat + 1}/${options.repeats}: ${ranks} ranks, ${who.library} ${who.transport} ${who.variant}\n`);
       }
     }
@@ -64,7 +68,7 @@ async function main(): Promise<void> {
       command: ['npm', 'run', 'bench:collectives', '--', ...process.argv.slice(2)].join(' '),
       machine: { cpu: cpus()[0]?.model ?? 'unknown', cores, kernel: release(), load_before: load },
       versions: field.versions,
-      commands: contestants.map((who) => describe(who, { ranks, collectives: options.collectives, sizes: options.sizes, scalePercent: options.scale }, cores)),
+      commands: contestants.map((who) => describe(who, { ranks, collectives: options.collectives, sizes: options.sizes, scalePercent: options.scale, under: options.under }, cores)),
       summary, rows, samples,
     };
     writeFileSync(options.json, `${JSON.stringify(report, null, 1)}\n`);

@@ -21,7 +21,14 @@ export interface Contestant {
   variant: string;
 }
 
-export interface Work { ranks: number; collectives: string[]; sizes: number[]; scalePercent: number }
+export interface Work {
+  ranks: number;
+  collectives: string[];
+  sizes: number[];
+  scalePercent: number;
+  /** A command that starts each contestant, such as chrt -f 20; empty: none. */
+  under: string[];
+}
 
 export const OURS: Contestant[] = [
   { library: 'stepccl', transport: 'shm', variant: '' },
@@ -115,9 +122,15 @@ function commandOf(who: Contestant, work: Work, folder: string, cores: number): 
   };
 }
 
+function startOf(who: Contestant, work: Work, folder: string, cores: number): { command: string; args: string[]; env: Record<string, string> } {
+  const plain = commandOf(who, work, folder, cores);
+  const [first, ...rest] = work.under;
+  return first === undefined ? plain : { command: first, args: [...rest, plain.command, ...plain.args], env: plain.env };
+}
+
 /** The command as a person would type it, for the report. */
 export function describe(who: Contestant, work: Work, cores: number): string {
-  const { command, args, env } = commandOf(who, work, '<folder>', cores);
+  const { command, args, env } = startOf(who, work, '<folder>', cores);
   const short = (text: string): string => text.replace(`${out}/bench/`, '').replace(root, '');
   return [...Object.entries(env).map(([name, value]) => `${name}=${value}`), short(command), ...args.map(short)].join(' ');
 }
@@ -127,7 +140,7 @@ export async function run(who: Contestant, work: Work, cores: number, repeat: nu
   // Memory, as the daemon's folder on a node is: on a disk, publishing would wait for the disk's pages.
   const folder = mkdtempSync(join(existsSync('/dev/shm') ? '/dev/shm' : tmpdir(), 'stepccl-bench-'));
   try {
-    const { command, args, env } = commandOf(who, work, folder, cores);
+    const { command, args, env } = startOf(who, work, folder, cores);
     const text = await new Promise<string>((done, refuse) => {
       const child = spawn(command, args, { env: { ...process.env, ...env }, stdio: ['ignore', 'pipe', 'pipe'], timeout: RUN_LIMIT_MS });
       let stdout = '';

@@ -18,6 +18,9 @@ namespace {
 
 using bootstrap::ControlPlane;
 
+// Between processes of one host there is no distance to fill: what waits in a longer queue only leaves the CPU's cache before it
+// is read (the kernel's own choice grows to megabytes).
+constexpr int kLoopbackSendBytes = 256 << 10;
 constexpr std::size_t kAheadBytes = 4u << 10;  // that a read takes beyond what it was asked for, where it was asked for little
 
 // A non-blocking socket in an edge-triggered poller: a direction is worth trying until a call moves less than it could, and
@@ -126,6 +129,11 @@ class TcpTransport final : public StreamTransport {
     auto fd = data_connection(control_, peer, bootstrap::tcp_data_role(lane), kind(), deadline);
     if (!fd.ok()) return fd.take_error();
     bootstrap::tune_socket(fd.value().get(), timeout_ms_);
+    const auto& members = control_.members();
+    if (members[peer].host != 0 && members[peer].host == members[control_.key().rank].host) {
+      // Best effort, as all tuning.
+      (void)::setsockopt(fd.value().get(), SOL_SOCKET, SO_SNDBUF, &kLoopbackSendBytes, sizeof kLoopbackSendBytes);
+    }
     std::unique_ptr<TlsSession> tls;
     if (control_.settings().encryption != 0) {
       const auto side = control_.key().rank < peer ? TlsSession::Side::server : TlsSession::Side::client;
