@@ -347,7 +347,10 @@ Status Engine::rest() {
     if ((begun_ & STEPCCL_TRANSPORT_BIT(kind)) == 0) continue;
     auto may_sleep = transports_[kind]->may_sleep();
     if (!may_sleep.ok()) return may_sleep.take_error();
-    if (!may_sleep.value()) return {};
+    if (!may_sleep.value()) {
+      sched_yield();
+      return {};
+    }
   }
   if (yielding) return poller_.wait(1);
   // Either wake() sees that this sleeps, or this sees what is new.

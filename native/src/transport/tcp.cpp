@@ -73,10 +73,11 @@ class TcpStream final : public ByteStream {
   }
 
   bool may_write() const noexcept override { return writable_; }
-  bool may_read() const noexcept override { return readable_ || ended_ || ahead_ != 0 || (tls_ != nullptr && tls_->has_more()); }
+  bool may_read() const noexcept override { return readable_ || ended_ || ahead_ != 0; }
   void try_reading() noexcept override { readable_ = true; }
 
  private:
+  // Where nothing moves, no whole record is left in the session: what it may hold of one says nothing before more has come.
   static Expected<std::size_t> through_tls(Expected<std::size_t> moved, bool& ready) {
     if (moved.ok() && moved.value() == 0) ready = false;
     return moved;

@@ -212,6 +212,4 @@ Expected<std::size_t> TlsSession::read(std::span<const iovec> parts) {
   return total;
 }
 
-bool TlsSession::has_more() const noexcept { return SSL_has_pending(state_->ssl.get()) == 1; }
-
 }  // namespace stepccl::transport

@@ -28,8 +28,6 @@ class TlsSession {
   // How many bytes were taken or given. 0: the socket is not ready, and the same bytes have to be offered again.
   [[nodiscard]] Expected<std::size_t> write(std::span<const iovec> parts);
   [[nodiscard]] Expected<std::size_t> read(std::span<const iovec> parts);
-  // Whether read() could give something without the socket.
-  [[nodiscard]] bool has_more() const noexcept;
 
  private:
   struct State;
