@@ -5,7 +5,7 @@ import * as lab from "../lab/lab.js";
 
 test.describe.configure({ mode: "serial" });
 
-interface Case { node: number; fault: FaultName; faultClass: string; commands?: RegExp }
+interface Case { node: number; fault: FaultName; peer?: number; faultClass: string; commands?: RegExp }
 const NAMES = ["node1", "node2", "node3"];
 
 /**
@@ -25,6 +25,7 @@ const ROUNDS: readonly (readonly Case[])[] = [
     { node: 3, fault: "daemon-killed", faultClass: "agent.down" },
   ],
   [
+    { node: 1, fault: "firewall-drop", peer: 2, faultClass: "host.firewall", commands: /^nft delete rule/ },
     { node: 1, fault: "module-wrong-kernel", faultClass: "module.vermagic_mismatch" },
     { node: 2, fault: "rxe-removed", faultClass: "rdma.device_missing" },
     { node: 2, fault: "module-missing", faultClass: "driver.not_installed" },
@@ -35,7 +36,7 @@ const ROUNDS: readonly (readonly Case[])[] = [
 for (const [round, cases] of ROUNDS.entries()) {
   test(`round ${round + 1}: ${cases.map((each) => each.fault).join(", ")} are found in one check, mended by click, and the re-tests confirm it`, { tag: "@mends" }, async ({ page }) => {
     test.setTimeout(600_000);
-    const set = async (order: readonly Case[], on: boolean): Promise<void> => { for (const { node, fault } of order) await lab.fault(node, fault, on); };
+    const set = async (order: readonly Case[], on: boolean): Promise<void> => { for (const { node, fault, peer } of order) await lab.fault(node, fault, on, peer === undefined ? {} : { peer }); };
     try {
       // Who fills a disk does so last, and frees it first.
       await test.step("break", () => set(cases.toReversed(), true));

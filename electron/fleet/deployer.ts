@@ -128,7 +128,8 @@ export class Deployer {
     const { membership } = this.o;
     const number = record.member;
     if (number === null) throw ConsoleError.of("H105", { detail: `${record.name} has no number` });
-    const addresses = memberAddresses(node.facts, record.dataAddress, record.sshAddress, record.host);
+    const known = membership.state.members.find((m) => m.node === number)?.addresses[0]?.address ?? null;
+    const addresses = memberAddresses(node.facts, record.dataAddress, record.sshAddress, record.host, known);
     membership.put({ node: number, name: record.name, addresses });
     await this.o.keeper.tell(node, agent, signal);
     record.up = true;

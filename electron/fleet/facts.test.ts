@@ -6,6 +6,15 @@ describe("the data address of a member", () => {
   it("is that of the interface with an RDMA device, with the RoCE v2 GID that carries it", () => {
     expect(memberAddresses(factsOf("10.77.0.1"), null, "10.0.2.15", "h")).toEqual([{ address: "10.77.0.1", netdev: "eth1", rdma_device: "rxe0", gid_index: 1 }]);
   });
+  it("stays the one that the cluster knows, where the interface has another one before it", () => {
+    const facts = factsOf("10.77.0.1");
+    const eth1 = facts.nics.find((nic) => nic.name === "eth1")!;
+    eth1.addresses.unshift({ family: 4, address: "10.88.0.1", prefix: 24 });
+    expect(memberAddresses(facts, null, "10.0.2.15", "h")[0]?.address).toBe("10.88.0.1");
+    expect(memberAddresses(facts, null, "10.0.2.15", "h", "10.77.0.1")[0]).toMatchObject({ address: "10.77.0.1", gid_index: 1 });
+    // An address of SSH's interface gives way to that of an RDMA device all the same.
+    expect(memberAddresses(facts, null, "10.0.2.15", "h", "10.0.2.15")[0]?.address).toBe("10.88.0.1");
+  });
   it("is else one of another interface than SSH's, and SSH's only where there is no other", () => {
     expect(memberAddresses(factsOf("10.77.0.1", null), null, "10.0.2.15", "h")[0]?.address).toBe("10.77.0.1");
     expect(memberAddresses(factsOf("10.77.0.1", null), null, "10.77.0.1", "h")[0]?.address).toBe("10.0.2.15");

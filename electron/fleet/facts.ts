@@ -40,15 +40,16 @@ const LOCAL_NETDEV = /^(lo$|docker|veth|virbr|br-|cni|flannel|cali|tap|tun|dummy
 
 /**
  * Where other members reach a node, best first: the operator's word; else the address of an interface that carries an RDMA
- * device; else one of an interface other than SSH's; else SSH's own.
+ * device; else one of an interface other than SSH's; else SSH's own. Among equals the one that the cluster knows stays.
  * @param sshAddress the node's end of the SSH connection
  * @param host what the operator entered, the last resort
+ * @param known the address under which the cluster has the node now
  */
-export function memberAddresses(facts: AgentFacts, explicit: string | null, sshAddress: string | null, host: string): Address[] {
+export function memberAddresses(facts: AgentFacts, explicit: string | null, sshAddress: string | null, host: string, known: string | null = null): Address[] {
   const usable = facts.nics.filter((n) => !LOCAL_NETDEV.test(n.name) && n.state !== "down").flatMap((nic) => nic.addresses.filter((a) => isUsable(a.address)).map((a) => ({ nic, address: a.address })));
   const onSsh = (entry: { nic: Nic }): boolean => sshAddress !== null && entry.nic.addresses.some((a) => a.address === sshAddress);
   const rank = (entry: { nic: Nic; address: string }): number =>
-    (entry.nic.rdma_device ? 0 : onSsh(entry) ? 8 : 4) + (entry.nic.state === "up" ? 0 : 2) + (isIPv4(entry.address) ? 0 : 1);
+    (entry.nic.rdma_device ? 0 : onSsh(entry) ? 8 : 4) + (entry.nic.state === "up" ? 0 : 2) + (isIPv4(entry.address) ? 0 : 1) - (entry.address === known ? 0.5 : 0);
   const sorted = [...usable].sort((a, b) => rank(a) - rank(b));
   const addressOf = (entry: { nic: Nic; address: string }): Address => ({
     address: entry.address, netdev: entry.nic.name, rdma_device: entry.nic.rdma_device, gid_index: entry.nic.rdma_device ? gidIndex(facts, entry.nic.rdma_device, entry.address) : null,
