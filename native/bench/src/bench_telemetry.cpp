@@ -43,7 +43,7 @@ int main() {
         record.sequence = op.sequence;
         record.queued_ns = record.started_ns = op.begin_ns;
         record.state = STEPCCL_FLIGHT_STARTED;
-        flight.called(record);
+        (void)flight.called(record);
         op.end_ns = stepccl::monotonic_ns();
         ring.publish(op);
         ring.heartbeat(op.end_ns);
