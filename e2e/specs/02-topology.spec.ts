@@ -8,7 +8,7 @@ test("every pair of nodes is joined over TCP and RDMA, with live bytes while a r
   await expect(links.getByRole("row").filter({ hasText: "RDMA" }).filter({ hasText: "Up" })).toHaveCount(3, { timeout: 30_000 });
   await expect(links.getByRole("row").filter({ hasText: "TCP" }).filter({ hasText: "Up" })).toHaveCount(3);
 
-  const header = await startRun(page, { transport: "TCP", min: "1M", max: "4M", factor: 2, iterations: 20 });
+  const header = await startRun(page, { transport: "TCP", min: "1M", max: "2M", factor: 2, iterations: 10 });
   await expect(header).toHaveAttribute("data-state", /running|succeeded/, { timeout: 30_000 });
   await goTo(page, "Topology");
   const busy = links.getByRole("row").filter({ hasText: "TCP" }).filter({ hasText: /[1-9][\d.]* (k|M|G)B\/s/ });
