@@ -17,6 +17,7 @@
 #include "rpc/errors.hpp"
 #include "rpc/params.hpp"
 #include "stepccl/stepccl.h"
+#include "telemetry/rank_choice.hpp"
 #include "telemetry/ring_store.hpp"
 
 namespace stepccl::agent {
@@ -190,16 +191,7 @@ std::uint64_t GpuBoards::control_sequence() const
 json GpuBoards::processes(const json &raw) const
 {
 	const Params params(raw, {"communicator", "rank"});
-	std::optional<std::uint64_t> communicator;
-	if (!params.is_null("communicator")) {
-		const std::string text = params.token("communicator", 16, "");
-		communicator = parse_u64(text, 16);
-		if (!communicator || text.size() != 16)
-			throw bad_param("communicator", "must be 16 hexadecimal digits");
-	}
-	std::optional<std::uint32_t> rank;
-	if (!params.is_null("rank"))
-		rank = static_cast<std::uint32_t>(params.integer("rank", 0, 0xffffffff));
+	const RankChoice chosen(params);
 	const Listing listing = list_directory(directory_, kMaxBoardFiles);
 	if (listing.error != 0)
 		throw RpcError(kServerError, "A401", "The folder of the GPU boards can't be read (" + errno_text(listing.error) + ").",
@@ -210,7 +202,7 @@ json GpuBoards::processes(const json &raw) const
 	const std::uint64_t control = control_sequence();
 	for (const std::string &file_name : listing.names) {
 		const auto name = parse_board_name(file_name);
-		if (!name || (communicator && name->comm_id != *communicator) || (rank && name->rank != *rank))
+		if (!name || !chosen.has(name->comm_id, name->rank))
 			continue;
 		const UniqueFd fd(::open((directory_ + "/" + file_name).c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
 		struct stat info{};

@@ -16,6 +16,7 @@
 #include "rpc/params.hpp"
 #include "stepccl/stepccl.h"
 #include "telemetry/flight_reader.hpp"
+#include "telemetry/rank_choice.hpp"
 #include "telemetry/ring_store.hpp"
 
 namespace stepccl::agent {
@@ -95,16 +96,7 @@ Recorders::Recorders(SysTree tree, std::string directory, std::string proc)
 json Recorders::get(const json &raw)
 {
 	const Params params(raw, {"communicator", "rank", "operations"});
-	std::optional<std::uint64_t> communicator;
-	if (!params.is_null("communicator")) {
-		const std::string text = params.token("communicator", 16, "");
-		communicator = parse_u64(text, 16);
-		if (!communicator || text.size() != 16)
-			throw bad_param("communicator", "must be 16 hexadecimal digits");
-	}
-	std::optional<std::uint32_t> rank;
-	if (!params.is_null("rank"))
-		rank = static_cast<std::uint32_t>(params.integer("rank", 0, 0xffffffff));
+	const RankChoice chosen(params);
 	std::size_t operations = STEPCCL_FLIGHT_OP_SLOTS;
 	if (!params.is_null("operations"))
 		operations = static_cast<std::size_t>(params.integer("operations", 1, STEPCCL_FLIGHT_OP_SLOTS));
@@ -116,7 +108,7 @@ json Recorders::get(const json &raw)
 			       "See whether " + directory_ + " exists and belongs to the daemon.");
 	for (const std::string &file_name : listing.names) {
 		const auto name = parse_flight_name(file_name);
-		if (!name || (communicator && name->comm_id != *communicator) || (rank && name->rank != *rank) || files.size() >= kMaxFlights)
+		if (!name || !chosen.has(name->comm_id, name->rank) || files.size() >= kMaxFlights)
 			continue;
 		UniqueFd fd(::open((directory_ + "/" + file_name).c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
 		struct stat info{};
