@@ -2,6 +2,7 @@ import { connect, isIPv6, type Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import ssh2 from "ssh2";
 import type { Client, ConnectConfig } from "ssh2";
+import { withAbort } from "../abort.js";
 import { ConsoleError, type AuthMethod } from "../contract/index.js";
 import { planAuth, type AuthPlan } from "./auth.js";
 import { endpointText, type Endpoint } from "./endpoint.js";
@@ -261,22 +262,12 @@ export class HopPool {
       held.client.then((client) => client.end(), () => {});
     };
     try {
-      return { client: await withSignal(held.client, signal), close };
+      return { client: await withAbort(held.client, signal), close };
     } catch (error) {
       close();
       throw error;
     }
   }
-}
-
-function withSignal<T>(promise: Promise<T>, signal?: AbortSignal): Promise<T> {
-  if (!signal) return promise;
-  return new Promise((resolve, reject) => {
-    const onAbort = (): void => reject(ConsoleError.of("H104"));
-    if (signal.aborted) return onAbort();
-    signal.addEventListener("abort", onAbort, { once: true });
-    promise.then(resolve, reject).finally(() => signal.removeEventListener("abort", onAbort));
-  });
 }
 
 /**
