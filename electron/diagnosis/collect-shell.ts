@@ -45,37 +45,40 @@ export class Batch {
     return attempt.unless === undefined ? call : `if ${attempt.unless}; then not_asked ${spec.id}; else ${call}; fi`;
   }
 
-  /** The source whose output ends with this line, and its status. */
-  endOf(line: string): { id: string; status: number } | null {
+  /** The source whose output ends with this line, which arrived at `atMs` of the console's clock, and its status. */
+  endOf(line: string, atMs: number): { id: string; status: number } | null {
     const m = this.#end.exec(line);
-    return m && { id: m[1]!, status: Number(m[2]) };
+    if (!m) return null;
+    this.#latestStartMs = Math.min(this.#latestStartMs, atMs - uptimeMs(m[4]!));
+    return { id: m[1]!, status: Number(m[2]) };
   }
+  /** The latest that the node's uptime may have been 0 by the console's clock: no line arrives before it was written. */
+  #latestStartMs = Infinity;
 
   /** Output, mark with name, status and times in seconds of uptime, standard error, mark. The marks are random: no output can hold them. */
   parse(stdout: string, host: string, beganAtMs: number, endedAtMs: number): Map<SourceId, Collected> {
     const out = new Map<SourceId, Collected>();
     const parts = stdout.split(`\n${this.#mark}`);
-    // Node and console clocks are tied by the channel: the first command began after it was asked for, the last ended before it closed.
-    const times = [...stdout.matchAll(new RegExp(`\\n${this.#mark} \\w{1,40} \\d{1,3} (\\d{1,12}\\.\\d{2}) (\\d{1,12}\\.\\d{2})\\n`, "g"))].map((m) => [uptimeMs(m[1]!), uptimeMs(m[2]!)] as const);
-    const nodeStartMs = times.reduce((least, [from]) => Math.min(least, from), times[0]?.[0] ?? 0);
-    const nodeEndMs = times.reduce((most, [, to]) => Math.max(most, to), nodeStartMs);
-    const slackMs = Math.max(0, endedAtMs - beganAtMs - (nodeEndMs - nodeStartMs));
+    // Node and console clocks are tied by the channel: the first command began after it was asked for, and each line arrived after it was written.
+    const first = Math.min(...[...stdout.matchAll(new RegExp(`\\n${this.#mark} \\w{1,40} \\d{1,3} (\\d{1,12}\\.\\d{2}) `, "g"))].map((m) => uptimeMs(m[1]!)));
+    const earliestStartMs = beganAtMs - first - UPTIME_STEP_MS;
+    const latestStartMs = Math.max(earliestStartMs, Math.min(this.#latestStartMs, endedAtMs - first));
     for (let i = 0; i + 1 < parts.length; i += 2) {
       const text = i === 0 ? parts[0]! : parts[i]!.replace(/^\n/, "");
-      const [first, ...rest] = parts[i + 1]!.split("\n");
-      const head = this.#end.exec(`${this.#mark}${first!}`);
+      const [said, ...rest] = parts[i + 1]!.split("\n");
+      const head = this.#end.exec(`${this.#mark}${said!}`);
       const item = head ? this.items.find((x) => x.spec.id === head[1]) : undefined;
       if (!head || !item) break;
       const [status, from, to] = [Number(head[2]), uptimeMs(head[3]!), uptimeMs(head[4]!)];
       const stderr = rest.join("\n");
       const { spec, attempt: { command } } = item;
-      const collectedAtMs = beganAtMs + Math.max(0, from - nodeStartMs);
+      const collectedAtMs = Math.max(beganAtMs, earliestStartMs + from);
       const all = text.length > 0 ? text : stderr;
       const view = all.slice(-shownChars(spec));
       const state = stateOf(status, stderr, spec);
       const cut = Buffer.byteLength(text) >= spec.maxBytes ? 1 : 0;
       out.set(spec.id, {
-        spec, text: all, beganAtMs: collectedAtMs, endedAtMs: collectedAtMs + Math.max(0, to - from) + slackMs, uptimeMs: from,
+        spec, text: all, beganAtMs: collectedAtMs, endedAtMs: Math.max(collectedAtMs, latestStartMs + to + UPTIME_STEP_MS), uptimeMs: from,
         view: { id: spec.id, command: shown(command, this.root), state, collectedAtMs, durationMs: Math.max(0, to - from), text: view, truncatedBytes: all.length - view.length + cut, error: state === "ok" ? null : failureOf(spec, command, status, stderr, host) },
       });
     }
@@ -119,6 +122,8 @@ function runner(mark: string, batchSeconds: number): string {
   ].join("\n");
 }
 
+/** /proc/uptime counts hundredths of a second, cut off. */
+const UPTIME_STEP_MS = 10;
 const uptimeMs = (text: string): number => Math.round(Number(text) * 1000);
 
 /** What `timeout` ends with. */

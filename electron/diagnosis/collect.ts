@@ -66,7 +66,7 @@ async function runBatch(session: NodeSession, items: readonly Pending[], signal:
   try {
     // By standard input: a long command line would show in the node's process list, and has a limit.
     const result = await session.execLines("sh -s", (stream, line) => {
-      const end = stream === "stdout" ? batch.endOf(line) : null;
+      const end = stream === "stdout" ? batch.endOf(line, Date.now()) : null;
       const item = end && items.find((p) => p.spec.id === end.id);
       if (item) onItem(item, end!.status === 0);
     }, { signal, timeoutMs: batch.timeoutMs + OVERHEAD_MS, maxBytes: batch.maxBytes, stdin: batch.script, ...(root ? { root: true } : {}) });

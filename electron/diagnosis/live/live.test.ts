@@ -1,4 +1,5 @@
 import { spawn } from "node:child_process";
+import { createInterface } from "node:readline";
 import { describe, expect, it } from "vitest";
 import { ConsoleError, FindingView, SourceView } from "../../contract/index.js";
 import type { ExecOptions, ExecResult, NodeSession } from "../../ssh/types.js";
@@ -160,6 +161,12 @@ describe("history", () => {
   });
 });
 
+it("clocks are compared no closer than they were read, the others' no less than this node's", () => {
+  const loose = (atMs: number): LiveNode => { const n = other(); const c = n.collected.get("clock")!; return { ...n, collected: new Map(n.collected).set("clock", { ...c, beganAtMs: atMs - 4000, endedAtMs: atMs + 4000 }) }; };
+  expect(told(node(), [loose(T - 3000), loose(T - 3000)])).toEqual([]);
+  expect(told(node(), [loose(T - 7000), loose(T - 7000)]).map((f) => f.class)).toEqual(["host.clock_skew"]);
+});
+
 describe("what could not be read", () => {
   it.each([
     ["service", ["agent.down", "host.process_stopped"], { service: null, service_log: null, processes: null }], ["kernel log", ["iommu.dmar_fault", "gpu.xid_79"], { kernel_log: null, command_line: null }], ["disk", ["host.disk_full"], { disk: null }],
@@ -227,6 +234,20 @@ describe("collecting", () => {
     expect(out.get("kernel_log")).toMatchObject({ text: "third\n", view: { state: "ok" } });
     expect(out.get("firewall")!.view).toMatchObject({ state: "not_permitted", command: "sudo nft list ruleset", error: { code: "H303" } });
     expect(out.get("kernel")!.view.state).toBe("ok");
+  });
+  it("a long wait before the channel closes does not blur when the clock was read", async () => {
+    const began = Date.now();
+    const live: NodeSession = { nodeId: "n1", execLines: (_command: string, onLine: (stream: "stdout", line: string) => void, options: ExecOptions) => new Promise((done) => {
+      const child = spawn("sh", ["-s"], { stdio: ["pipe", "pipe", "ignore"] });
+      let stdout = "";
+      createInterface(child.stdout).on("line", (line) => { stdout += `${line}\n`; onLine("stdout", line); })
+        .on("close", () => setTimeout(() => done({ status: 0, signal: null, stdout, stderr: "", droppedBytes: 0, durationMs: 1 } satisfies ExecResult), 1500));
+      child.stdin.end(options.stdin);
+    }) } as unknown as NodeSession;
+    const { beganAtMs, endedAtMs, text } = (await collect(live, [spec("kernel", "sleep 0.2"), spec("clock", "date +%s.%N", { light: true })], new AbortController().signal)).get("clock")!;
+    expect(endedAtMs - beganAtMs).toBeLessThan(Date.now() - began - 1400);
+    expect(Number(text) * 1000).toBeGreaterThanOrEqual(beganAtMs);
+    expect(Number(text) * 1000).toBeLessThanOrEqual(endedAtMs);
   });
   it("a node that hangs up in the middle leaves the rest unknown", async () => {
     const out = await collect(here(), [spec("kernel", "echo a"), spec("ip_addr", "kill -9 $PPID; sleep 1; kill -9 $PPID"), spec("ip_link", "echo b")], new AbortController().signal);

@@ -35,7 +35,7 @@ function mtu(scan: Scan, node: LiveNode, others: readonly LiveNode[]): void {
   scan.raise("link.mtu_mismatch", { device: mine.name, lines: [{ source: "ip_link", line: mine.line }], params: { netdev: mine.name, mtu: target, found: mine.mtu, payload: target - 28 }, meaning: [`${mine.mtu} here, ${[...new Set(values)].join(" and ")} on the others`, `本节点 ${mine.mtu}，其他节点 ${[...new Set(values)].join(" 和 ")}`] });
 }
 
-/** The node's clock less the console's, by the middle of the command that read it. */
+/** The node's clock less the console's, by the middle of the time in which it was read, in seconds. */
 function offset(node: LiveNode): { seconds: number; uncertainty: number } | null {
   const source = node.collected.get("clock");
   const value = text(node, "clock")?.trim();
@@ -45,11 +45,11 @@ function offset(node: LiveNode): { seconds: number; uncertainty: number } | null
 
 function clock(scan: Scan, node: LiveNode, others: readonly LiveNode[]): void {
   const mine = offset(node);
-  const known = others.flatMap((o) => { const x = offset(o); return x ? [x.seconds] : []; });
+  const known = others.flatMap((o) => offset(o) ?? []);
   if (!mine || known.length === 0) return;
-  const all = [...known, mine.seconds].sort((a, b) => a - b);
+  const all = [...known, mine].sort((a, b) => a.seconds - b.seconds);
   const median = all[Math.floor((all.length - 1) / 2)]!;
-  const apart = Math.round((mine.seconds - median) * 10) / 10;
-  if (Math.abs(apart) <= MAX_SKEW_S + mine.uncertainty) return;
+  const apart = Math.round((mine.seconds - median.seconds) * 10) / 10;
+  if (Math.abs(apart) <= MAX_SKEW_S + mine.uncertainty + median.uncertainty) return;
   scan.raise("host.clock_skew", { lines: [{ source: "clock", line: text(node, "clock")!.trim() }], severity: Math.abs(apart) > FAR_SKEW_S ? "high" : "medium", params: { skewSeconds: apart }, meaning: [`${Math.abs(apart)} s ${apart > 0 ? "ahead of" : "behind"} the others`, `比其他节点${apart > 0 ? "快" : "慢"} ${Math.abs(apart)} 秒`] });
 }
