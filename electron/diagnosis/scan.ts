@@ -279,5 +279,5 @@ const UNRELATED = /^(?:sshd|cron|crond|snapd|sudo|su|dbus|dbus-daemon|polkitd|ne
 /** A program that crashed inside a library of the data path. */
 const CRASH = /segfault at .{1,120} in lib(?:nccl|mlx|ibverbs|rdmacm|cuda|uc[pts]|fabric|mpi|torch|stepccl)/;
 const COMPLAINT: Text = ["This line speaks of a failure and fits no known fault.", "该行提到失败，但不符合任何已知故障。"];
-const FAILURE = /\b(?:fatal|panic|exception|traceback|aborted|core dumped|segfault|NCCL WARN|UCX\s+ERROR|Call Trace|BUG:|kernel BUG|runtime ?error|Unable to Connect the HCA|Failed to modify QP)\b|^\s{0,8}(?:\w{1,30}: ?)?ERROR\b|^Error\b/i;
+const FAILURE = /\b(?:fatal|panic|exception|traceback|aborted|core dumped|segfault|NCCL WARN|UCX\s+ERROR|Call Trace|BUG:|kernel BUG|runtime ?error|Unable to Connect the HCA|Failed to modify QP|failed in (?:dsa|iax)\d|Error enabling wq|enabled 0 (?:wq|device)\(s\))(?:\b|$)|^\s{0,8}(?:\w{1,30}: ?)?ERROR\b|^Error\b/i;
 const NO_FAILURE = /non-?fatal|level=(?:info|debug|warn)|CANCELLED AT|Job step aborted|0 errors|no error|exceptions?: 0|fatal:? 0\b|exception handl|ncclInternalError\|/i;

@@ -51,7 +51,7 @@ function gids(scan: Scan): Gid[] { return scan.of<Gid[]>("gids", () => []); }
 /** GIDs and indexes that a program names in its messages. */
 const gidUse: Watcher = {
   id: "gid_use",
-  triggers: ["gid index", "gid_index", "local gid", "localgid", "gid: ", "local address:"],
+  triggers: ["gid index", "gid_index", "local gid", "localgid", "gid: ", "gid :", "local address:"],
   line(scan, record, text) {
     const seen = { record, source: scan.source };
     let m: RegExpExecArray | null;
@@ -69,6 +69,8 @@ const gidUse: Watcher = {
     // perftest prints bytes in decimal: 254:128 is fe80.
     const bytes = /GID: (\d{1,3}(?::\d{1,3}){15})/.exec(text);
     if (bytes && bytes[1]!.startsWith("254:128:")) scan.state.set("gid_bytes_linklocal", seen);
+    // Only ports that are addressed by GID get this line: on Ethernet an empty one is no address at all.
+    else if (bytes && /^[0:]+$/.test(bytes[1]!) && scan.state.get("perftest_link") === "ethernet") scan.raise("roce.gid_missing", { device: (scan.state.get("perftest_device") as string | undefined) ?? null, records: [seen] });
   },
 };
 
