@@ -8,6 +8,7 @@ import type { Group } from "./types.js";
  */
 type Edge = readonly [causes: readonly string[], consequences: readonly string[], where: "slot" | "node", only?: (cause: Group, consequence: Group) => boolean];
 
+const before = (a: Group, b: Group): boolean => a.first !== null && b.first !== null && a.first.clock === b.first.clock && a.first.time <= b.first.time;
 const strong = (cause: Group): boolean => cause.params["strong"] !== undefined;
 const proved = (cause: Group): boolean => cause.params["proved"] !== undefined;
 
@@ -60,7 +61,10 @@ export const EDGES: readonly Edge[] = [
   [["ib.sm_conflict"], ["link.init_no_sm", "link.flapping", "link.lid_unassigned"], "node"],
   [["link.module_cable"], ["link.down_polling", "link.flapping", "link.symbol_errors", "link.rate_degraded"], "node"],
   [["link.fec_mismatch"], ["link.symbol_errors", "link.down_polling"], "node"],
-  [["link.down_polling", "link.disabled", "link.flapping", "link.type_mismatch"], ["rdma.wc_*", "nccl.connect_timeout", "rdma.qp_rtr_*", "roce.gid_missing", "rdma.packet_loss_counters", "rdma.tx_timeout"], "node"],
+  [["link.down_polling", "link.disabled", "link.flapping", "link.type_mismatch"], ["rdma.wc_*", "nccl.connect_timeout", "rdma.qp_rtr_*", "roce.gid_missing", "rdma.packet_loss_counters"], "node"],
+  // A queue that stalls resets its card, and the link goes down for it; a link that goes down first stalls the queue.
+  [["link.down_polling", "link.disabled", "link.flapping"], ["rdma.tx_timeout"], "node", (link, stall) => !before(stall, link)],
+  [["rdma.tx_timeout"], ["link.flapping", "link.down_polling"], "node", (stall, link) => before(stall, link)],
   [["link.symbol_errors"], ["rdma.packet_loss_counters", "rdma.wc_retry_exc"], "node"],
   [["host.mtu", "link.mtu_mismatch"], ["rdma.wc_loc_len", "rdma.wc_retry_exc", "nccl.connect_timeout"], "node"],
   [["link.mtu_mismatch"], ["host.mtu"], "node"],

@@ -104,6 +104,8 @@ export class Scan {
     }
     for (let k = 0; k < matches.length; k++) {
       const { rule, severity, params, device } = matches[k]!;
+      // Daemons that have nothing to do with transfers lose connections too.
+      if (record.tag !== null && rule.id.startsWith("nccl.") && UNRELATED.test(record.tag)) continue;
       this.hit(rule.id, record, { device, severity, params });
     }
     if (kind.suppressed) this.#suppress(record, text);
@@ -251,7 +253,7 @@ export class Scan {
     const t = record.text;
     // The kernel's own wording has classes; a program's failure without one is what may point elsewhere.
     const kernel = record.tag === "kernel" || record.clock === "uptime" || record.clock === "relative";
-    if (t.length < 6 || UNRELATED.test(record.tag ?? "") || (kernel && !CRASH.test(t)) || !FAILURE.test(t) || NO_FAILURE.test(t)) return;
+    if (t.length < 6 || UNRELATED.test(record.tag ?? "") || (kernel && !CRASH.test(t) && !KERNEL_CRASH.test(t)) || !FAILURE.test(t) || NO_FAILURE.test(t)) return;
     this.unexplainedCount++;
     if (this.unexplained.length < 8) this.unexplained.push({ source: this.source, line: quoteLine(record.raw, 300), lineNumber: record.line });
   }
@@ -278,6 +280,8 @@ const SUPPRESSED_OWNER: Readonly<Record<string, readonly string[]>> = {
 const UNRELATED = /^(?:sshd|cron|crond|snapd|sudo|su|dbus|dbus-daemon|polkitd|networkmanager|systemd-resolved|systemd-logind|avahi-daemon|pulseaudio|pipewire|gdm\S{0,20}|gnome\S{0,40}|cupsd?|rsyslogd|dhclient|udisksd|packagekitd?|fwupd|colord|bluetoothd|wpa_supplicant|unattended-upgr\S{0,10}|postfix\S{0,20}|sssd\S{0,20}|pam_\S{0,20}|apt\S{0,20}|motd\S{0,20}|xdg\S{0,40}|tracker\S{0,30}|thermald|irqbalance|multipathd|smartd|ModemManager|accounts-daemon|named|nginx|apache2)$/i;
 /** A program that crashed inside a library of the data path. */
 const CRASH = /segfault at .{1,120} in lib(?:nccl|mlx|ibverbs|rdmacm|cuda|uc[pts]|fabric|mpi|torch|stepccl)/;
+/** The kernel itself failed: no class of transfers, and not "healthy" either. */
+const KERNEL_CRASH = /BUG: |kernel BUG at|Oops: |Kernel panic|general protection fault|soft lockup|hard LOCKUP|blocked for more than \d+ seconds/;
 const COMPLAINT: Text = ["This line speaks of a failure and fits no known fault.", "该行提到失败，但不符合任何已知故障。"];
-const FAILURE = /\b(?:fatal|panic|exception|traceback|aborted|core dumped|segfault|NCCL WARN|UCX\s+ERROR|Call Trace|BUG:|kernel BUG|runtime ?error|Unable to Connect the HCA|Failed to modify QP|failed in (?:dsa|iax)\d|Error enabling wq|enabled 0 (?:wq|device)\(s\))(?:\b|$)|^\s{0,8}(?:\w{1,30}: ?)?ERROR\b|^Error\b/i;
+const FAILURE = /\b(?:fatal|panic|exception|traceback|aborted|core dumped|segfault|NCCL WARN|UCX\s+ERROR|Call Trace|BUG:|kernel BUG|runtime ?error|Unable to Connect the HCA|Failed to modify QP|failed in (?:dsa|iax)\d|Error enabling wq|enabled 0 (?:wq|device)\(s\))(?:\b|$)|^\s{0,8}(?:\w{1,30}: ?)?ERROR\b(?! Correction)|^Error\b(?! Correction)|Oops: |general protection fault|soft lockup|blocked for more than \d/i;
 const NO_FAILURE = /non-?fatal|level=(?:info|debug|warn)|CANCELLED AT|Job step aborted|0 errors|no error|exceptions?: 0|fatal:? 0\b|exception handl|ncclInternalError\|/i;

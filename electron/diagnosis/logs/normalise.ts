@@ -138,7 +138,8 @@ export class Normaliser {
     if (text.startsWith("BIOS vendor:") && prev.text.includes("DMAR:")) return " ";
     // A mailer broke the line: after a comma of a firmware's answer, or after the colon that a driver puts before its message.
     if (last === 44 && !p.stamped && text.startsWith("status ") && prev.text.includes("op_mod(")) return " ";
-    if (last === 58 && prev.clock === "uptime" && !p.stamped && p.indent === 0 && /\(pid \d{1,10}\):$/.test(prev.text)) return " ";
+    if (last === 58 && !p.stamped && (prev.clock === "uptime" || prev.text.startsWith("mlx")) && /\(pid \d{1,10}\):$/.test(prev.text)) return " ";
+    if (last === 115 && !p.stamped && prev.text.endsWith(" failed, status") && prev.text.includes("op_mod(")) return " ";
     if (prev.text.startsWith("NVRM:")) {
       const nvrm = text.startsWith("NVRM:");
       if (prev.stamped && !p.stamped && (nvrm || p.indent >= 8) && !text.includes("Xid (")) return " ";

@@ -167,7 +167,10 @@ const severities: Watcher = {
   },
 };
 
-const OPTIONAL_FIRMWARE = /regulatory\.db|iwlwifi|^rtl_nic|^rtlwifi|^rtl_bt|intel\/ibt|^brcm|^ath\d|i915\/|^mediatek|^mt7|isp\/|amd-ucode|intel-ucode|^tigon|_dmc|^e100|dsp_fw|^cirrus|sof|\.clm_blob|\.txcap|^qca|uefi|-pcie\.txt/;
+const DATA_FIRMWARE = /^(?:\/lib\/firmware\/)?(?:mlx|mellanox|bnx|bnxt|cxgb|liquidio|netronome|nfp|qed|qlogic|hfi1|intel\/(?:ice|idpf|qat|irdma)|qat|amdgpu|nvidia|radeon|ionic|hinic|mrvl|slicoss|sxg|myri|vxge|phanfw|mt7|habanalabs|amdnpu)/i;
+const DATA_DRIVER = /\b(?:mlx[45]_core|mlxsw\w*|bnx2x?|bnxt_en|ice|idpf|i40e|ixgbe|qede?|qedr|cxgb[34]|liquidio\w*|nfp|hfi1|amdgpu|nvidia|NVRM|radeon|ionic|hinic\w*|hns3|efa|myri10ge|netxen_nic|qlcnic|octeon\w*|xdma|idxd|ioatdma)\b/;
+// A card's own package of ice is looked for before the common one.
+const OPTIONAL_FIRMWARE = /ice-[0-9a-f]{4,20}\.pkg|regulatory\.db|iwlwifi|^rtl_nic|^rtlwifi|^rtl_bt|intel\/ibt|^brcm|^ath\d|i915\/|^mediatek|^mt7|isp\/|amd-ucode|intel-ucode|^tigon|_dmc|^e100|dsp_fw|^cirrus|sof|\.clm_blob|\.txcap|^qca|uefi|-pcie\.txt/;
 
 const firmware: Watcher = {
   id: "firmware_severity",
@@ -175,7 +178,10 @@ const firmware: Watcher = {
   end(scan) {
     for (const g of scan.groupsOf("module.firmware_missing")) {
       const file = String(g.params["file"] ?? "");
-      const severity: Severity = file !== "" && OPTIONAL_FIRMWARE.test(file) ? "info" : g.severity;
+      // A file of a NIC or GPU stops the data path; of others only what the distribution itself does not call optional is worth a word.
+      const wanted = DATA_FIRMWARE.test(file) || g.evidence.some((e) => DATA_DRIVER.test(e.line));
+      const failed = g.evidence.some((e) => /Safe Mode|could not be read/i.test(e.line));
+      const severity: Severity = file === "" || failed || (wanted && !OPTIONAL_FIRMWARE.test(file)) ? g.severity : "info";
       g.severity = severity;
     }
   },

@@ -1,4 +1,6 @@
 import { findBdf, normaliseDevice } from "../logs/device.js";
+import type { LogRecord } from "../logs/normalise.js";
+import type { Scan } from "../scan.js";
 import type { Seen, Watcher } from "./watcher.js";
 
 type Kind = "nic" | "gpu" | "bridge" | "other" | "unknown";
@@ -46,9 +48,23 @@ const acs: Watcher = {
 };
 
 
+/**
+ * The kernel's own comparison of a card with the way to it. `pci` speaks of any device, a driver only of its own: few lanes matter to a
+ * card that could use many, a lower speed alone is often what the slot has.
+ */
+function limitedBy(scan: Scan, record: LogRecord, text: string, m: RegExpExecArray): void {
+  const width = Number(m[3]);
+  const could = m[6] === undefined ? null : Number(m[6]);
+  const driver = m[1] !== "pci";
+  const params = { width, speed: Number(m[2]), limit: `${m[2]} GT/s`, at: m[4] };
+  const device = findBdf(text);
+  if (could === null || width < could) { if (driver || could === null || could >= 8) scan.hit("pcie.width_downgraded", record, { device, params }); return; }
+  if (driver) scan.hit("pcie.speed_downgraded", record, { device, params, severity: "low" });
+}
+
 const linkStatus: Watcher = {
   id: "link_status",
-  triggers: ["lnkcap:", "lnksta:", ">!<", "device supports x", "device supports 8", "device supports 16"],
+  triggers: ["lnkcap:", "lnksta:", ">!<", "device supports x", "available pcie bandwidth, limited by", "device supports 8", "device supports 16"],
   line(scan, record, text) {
     scan.seen.add("pci");
     const device = (scan.state.get("pci_device") as Device | undefined) ?? scan.of<Device>("pci_unnamed", () => ({ bdf: null, kind: "unknown", name: "", cap: null }));
@@ -57,6 +73,8 @@ const linkStatus: Watcher = {
       if (Number(told[2]) < Number(told[3])) scan.hit(told[1]!.toLowerCase() === "width" ? "pcie.width_downgraded" : "pcie.speed_downgraded", record, {});
       return;
     }
+    const limited = /(?:^|\s)(\w+) (?:[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])?.{0,60}?available PCIe bandwidth, limited by ([\d.]+) ?GT\/s(?: PCIe)? x(\d+) link(?: at (\S{7,16}))?(?:.{0,40}with ([\d.]+) ?GT\/s(?: PCIe)? x(\d+))?/i.exec(text);
+    if (limited) { limitedBy(scan, record, text, limited); return; }
     if (text.includes(">!<")) {
       const narrow = /x\d+ ?>!</.test(text);
       scan.hit(narrow ? "pcie.width_downgraded" : "pcie.speed_downgraded", record, {});
