@@ -3,6 +3,7 @@
 #include <dirent.h>
 
 #include <atomic>
+#include <cstdio>
 #include <cstring>
 #include <mutex>
 #include <numeric>
@@ -18,11 +19,16 @@ namespace {
 constexpr std::uint32_t kTcp = STEPCCL_TRANSPORT_BIT(STEPCCL_TRANSPORT_TCP);
 constexpr std::uint32_t kShm = STEPCCL_TRANSPORT_BIT(STEPCCL_TRANSPORT_SHM);
 
-std::set<std::string> shared_memory_files() {
+// Names in /dev/shm of these communicators alone: others of this host have theirs while they start.
+std::set<std::string> shared_memory_files(const std::set<std::uint64_t>& comm_ids) {
   std::set<std::string> names;
   if (DIR* directory = opendir("/dev/shm")) {
     while (const dirent* entry = readdir(directory)) {
-      if (std::strncmp(entry->d_name, "stepccl.", 8) == 0) names.insert(entry->d_name);
+      for (const std::uint64_t id : comm_ids) {
+        char text[17];
+        std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(id));
+        if (std::strstr(entry->d_name, text) != nullptr) names.insert(entry->d_name);
+      }
     }
     closedir(directory);
   }
@@ -32,12 +38,21 @@ std::set<std::string> shared_memory_files() {
 }  // namespace
 
 TEST_CASE("every datatype and reduction over tcp and shared memory, in place and not") {
+  std::mutex mutex;
+  std::set<std::uint64_t> comm_ids;
   for (const std::uint32_t transport : {kTcp, kShm}) {
     CAPTURE(transport);
     std::atomic<std::uint64_t> wrong{0};
     std::atomic<std::uint64_t> failed{0};
     run_ranks(3, config_for(transport), [&](std::uint32_t rank, stepccl_comm_t comm) {
       constexpr std::size_t kCount = 1003;
+      stepccl_comm_info_t info{};
+      info.size = sizeof info;
+      if (stepccl_comm_query(comm, &info) != STEPCCL_SUCCESS) ++failed;
+      {
+        const std::lock_guard lock(mutex);
+        comm_ids.insert(info.comm_id);
+      }
       for (int datatype = 0; datatype < STEPCCL_DATATYPE_COUNT; ++datatype) {
         for (int redop = 0; redop < STEPCCL_REDOP_COUNT; ++redop) {
           const auto type = static_cast<stepccl_datatype_t>(datatype);
@@ -56,7 +71,8 @@ TEST_CASE("every datatype and reduction over tcp and shared memory, in place and
     CHECK(wrong == 0);
     CHECK(failed == 0);
   }
-  CHECK(shared_memory_files().empty());
+  CHECK(comm_ids.size() == 2);
+  CHECK(shared_memory_files(comm_ids).empty());
 }
 
 TEST_CASE("large arrays, each algorithm, the same bits on each rank") {

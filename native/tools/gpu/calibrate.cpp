@@ -26,6 +26,7 @@ class Course {
     if (!possible) return 1e12;
     const double us = time_operation(self_, calls_, c, send_, recv_, options, bytes, graph_, 0).us;
     if (self_.rank == 0) std::printf("  %-14s %12llu %-12s %10.2f us\n", stepccl_collective_name(kind_), static_cast<unsigned long long>(bytes), kNames[path], us);
+    std::fflush(stdout);
     return us;
   }
 
@@ -56,6 +57,12 @@ class Course {
 }  // namespace
 
 void calibrate(Rank& self, const std::string& file) {
+  // Kernels of two ranks on one GPU wait for each other's time slices, which are milliseconds: that would be measured.
+  std::uint32_t gpus = 0;
+  self.ok(stepccl_cuda_device_count(&gpus), "device_count");
+  if (gpus < self.world) {
+    throw Problem("--calibrate wants a GPU for each of its " + std::to_string(self.world) + " ranks, and there " + (gpus == 1 ? "is 1" : "are " + std::to_string(gpus)) + ": give fewer ranks by -n");
+  }
   const GraphCalls calls;
   const CUdeviceptr send = self.window(kMost);
   const CUdeviceptr recv = self.window(kMost);

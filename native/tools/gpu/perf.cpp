@@ -144,6 +144,8 @@ void time_all(Rank& self, const Options& options) {
   self.ok(stepccl_cuda_pool_query(self.engine, &pool), "pool_query");
   const std::uint64_t held = pool.device_used_by_engine_bytes - (options.window ? 2 * space : 0);
   if (self.rank == 0) {
+    std::uint32_t gpus = 0;
+    if (stepccl_cuda_device_count(&gpus) == STEPCCL_SUCCESS && gpus < self.world) std::printf("# ranks share a GPU: the times are those of the driver's time slices\n");
     std::printf("# memory that the engine holds beside the buffers: %.1f MB (staging %.1f MB)\n", static_cast<double>(held) / 1e6, static_cast<double>(pool.staging_bytes) / 1e6);
     std::printf("# %-14s %12s %12s %8s %7s %-12s %6s %9s %8s %8s %9s %6s\n", "operation", "size", "count", "type", "mode", "path", "blocks", "time(us)", "algbw", "busbw", "sm(us)", "wrong");
   }
