@@ -13,8 +13,24 @@ const DMESG = [
 const words = (en: string, zh = `[zh] ${en}`) => ({ en, zh });
 const REST = { host: null, devices: [], first: null, last: null, against: [], causes: [], consequenceOf: null, candidates: [], retest: [] } satisfies Partial<FindingView>;
 
+/** Nodes of a large fleet: most have the device's fault, some an MTU that is mended by a command of their own, a few nothing. */
+function fleetDiagnosis(diagnosis: DiagnosisView, index: number): DiagnosisView {
+  const keep = (finding: FindingView): boolean => (finding.class === "link.mtu_mismatch" ? index % 7 === 0 : finding.severity === "info" || index % 5 !== 0);
+  const port = `eth${1 + (index % 2)}`;
+  const local = (text: string): string => text.replaceAll("eth1", port);
+  const findings = diagnosis.findings.filter(keep).map((finding) => (finding.class !== "link.mtu_mismatch" ? finding : {
+    ...finding, devices: [port], mend: finding.mend.map((mend) => ({ ...mend, command: local(mend.command) })), evidence: finding.evidence.map((piece) => ({ ...piece, line: local(piece.line) })),
+  }));
+  return { ...diagnosis, findings, verdict: findings.some((finding) => finding.severity !== "info") ? "cause_found" : "harmless" };
+}
+
 /** A node with findings of several kinds, sources that failed, and a check that cannot be made. */
 export function fakeDiagnosis(nodeId: string, now: number): DiagnosisView {
+  const index = Number(nodeId.slice(1));
+  return index > 11 ? fleetDiagnosis(fewNodes(nodeId, now), index) : fewNodes(nodeId, now);
+}
+
+function fewNodes(nodeId: string, now: number): DiagnosisView {
   const clean = nodeId === "n1" || nodeId === "n3";
   const source = (id: string, command: string, text: string) => ({ id, command, state: "ok" as const, collectedAtMs: now, durationMs: 40 + text.length / 100, text, truncatedBytes: 0, error: null });
   return {

@@ -317,7 +317,7 @@ export class FakeHost implements Carrier {
     return run;
   }
   #diagnose(nodeId: string): void {
-    this.#putDiagnosis({ ...fakeDiagnosis(nodeId, this.#now()), state: "running", endedAtMs: null, findings: [], cannotTell: [] });
+    this.#putDiagnosis({ ...fakeDiagnosis(nodeId, this.#now()), state: "running", endedAtMs: null, verdict: null, sources: [], findings: [], cannotTell: [] });
     const timer = this.#every(this.#stepMs * 2, () => {
       this.#stop(timer);
       this.#putDiagnosis(fakeDiagnosis(nodeId, this.#now()));
@@ -335,7 +335,7 @@ export class FakeHost implements Carrier {
     ]) this.runs.set(run.id, run);
     const alert: AlertView = { id: "latency n2 1", rule: "latency", nodeId: "n2", nodeName: "gpu-02", subject: null, startedAtMs: now - 90_000, endedAtMs: null, lastAtMs: now - 2000, worst: 412.7, threshold: 100, count: 37, acknowledgedAtMs: null };
     for (const each of [alert, { ...alert, id: "utilization n1 eth1 2", rule: "utilization" as const, nodeId: "n1", nodeName: "gpu-01", subject: "eth1", startedAtMs: now - 900_000, endedAtMs: now - 800_000, worst: 31.2, threshold: 50, count: 8, acknowledgedAtMs: now - 700_000 }]) this.alerts.set(each.id, each);
-    for (const id of ["n1", "n2"]) this.diagnoses.set(id, fakeDiagnosis(id, now - 20_000));
+    for (const id of this.nodes.size > 11 ? this.nodes.keys() : ["n1", "n2"]) this.diagnoses.set(id, fakeDiagnosis(id, now - 20_000));
   }
 
   #tick(): void {

@@ -8,15 +8,17 @@ import IconHelpCircle from "@tabler/icons-react/icons/IconHelpCircle";
 import IconShieldX from "@tabler/icons-react/icons/IconShieldX";
 import IconX from "@tabler/icons-react/icons/IconX";
 import type { DiagnosisView, SourceView } from "../../electron/contract/index.js";
+import type { ShownDiagnosis } from "../store/diagnoses.js";
 import { ErrorNote } from "../shared/ErrorNote.js";
-import { bytes, duration } from "../shared/format.js";
+import { age, bytes, duration } from "../shared/format.js";
 import { oneLine } from "../shared/printable.js";
-import { Age, NodeText, State, type Icon } from "../shared/small.js";
+import { Age, ago, NodeText, State, type Icon } from "../shared/small.js";
 import { useAction } from "../shared/use-action.js";
 import { useConsole, useItems, useNow } from "../store/console-hooks.js";
 import { CannotTell } from "./CannotTell.js";
 import type { SourceLinks } from "./Evidence.js";
 import { Findings } from "./Findings.js";
+import { FRESH_MS } from "./fleet/plan.js";
 import { Fold } from "./Fold.js";
 import { SettledMends } from "./mends/SettledMends.js";
 import { unread } from "./severity.js";
@@ -38,7 +40,7 @@ function Sources({ diagnosis, onSource }: { diagnosis: DiagnosisView; onSource(i
             <td><UnstyledButton className={css.link} onClick={() => onSource(source.id, null)}>{oneLine(source.id, 60)}</UnstyledButton></td>
             <td className={css.command}><NodeText text={source.command} mono /></td>
             <td><State tone={SOURCES[source.state][0]} icon={SOURCES[source.state][1]} label={t(`sourceStates.${source.state}`)} /></td>
-            <td className={css.n}>{bytes(source.text.length)}</td><td className={css.n}>{duration(source.durationMs)}</td><td><Age atMs={source.collectedAtMs} always /></td>
+            <td className={css.n}>{bytes(source.text.length)}</td><td className={css.n}>{duration(source.durationMs)}</td><td><Age atMs={source.collectedAtMs} event /></td>
           </tr>
         ))}
       </tbody>
@@ -46,11 +48,8 @@ function Sources({ diagnosis, onSource }: { diagnosis: DiagnosisView; onSource(i
   );
 }
 
-/** After this the console offers no mend of it: what a finding names may be another thing by then. */
-const FRESH_MS = 30 * 60_000;
-
 export interface NodeReportProps {
-  diagnosis: DiagnosisView;
+  diagnosis: ShownDiagnosis;
   name: string;
   /** False where the diagnosis stands in a support bundle: nothing can be applied there. */
   live?: boolean;
@@ -81,11 +80,12 @@ export function NodeReport({ diagnosis, name, live = true, onSource }: NodeRepor
             : <VerdictLine verdict={diagnosis.verdict} />)}
         <span className="spacer" />
         {live && diagnosis.findings.length > 0 && diagnosis.endedAtMs !== null && now - diagnosis.endedAtMs > FRESH_MS && <span className={css.warning}>{t("diagnose.stale")}</span>}
-        {diagnosis.endedAtMs !== null && <span className="dim">{t("diagnose.took")} {duration(diagnosis.endedAtMs - diagnosis.startedAtMs)} · <Age atMs={diagnosis.endedAtMs} always /></span>}
+        {diagnosis.endedAtMs !== null && <span className="dim">{t("diagnose.took")} {duration(diagnosis.endedAtMs - diagnosis.startedAtMs)} · <Age atMs={diagnosis.endedAtMs} event /></span>}
         {live && diagnosis.state !== "running" && <Button size="compact-sm" variant="default" loading={again.busy} onClick={() => void again.run()} data-testid="check-again">{t("diagnose.again")}</Button>}
       </div>
       {again.error && <ErrorNote error={again.error} onClose={again.clear} />}
       {diagnosis.error && <ErrorNote error={diagnosis.error} />}
+      {diagnosis.earlierMs !== undefined && <p className="dim">{t("diagnose.earlier", { age: ago(age(now - diagnosis.earlierMs), t) })}</p>}
       {live && <SettledMends diagnosis={diagnosis} />}
       <Findings findings={diagnosis.findings} nodeId={live ? diagnosis.nodeId : null} links={links} />
       {live && <SettledMends diagnosis={diagnosis} earlier />}

@@ -15,8 +15,8 @@ import { oneLine } from "../shared/printable.js";
 import { EmptyState, NodeText, State } from "../shared/small.js";
 import { useAction } from "../shared/use-action.js";
 import { useConsole, useIds, useItem, useItems, useLoaded } from "../store/console-hooks.js";
+import { Fleet } from "./fleet/Fleet.js";
 import { NodeReport } from "./NodeReport.js";
-import { Overview } from "./Overview.js";
 import { causesOf, SeverityState, unread, worst } from "./severity.js";
 import { SourceViewer } from "./SourceViewer.js";
 import { useDiagnoseUi } from "./store.js";
@@ -87,8 +87,8 @@ export function NodesView() {
     for (const op of running) await client.request("operations.cancel", { operationId: op.id });
   });
   const columns = useMemo<Column[]>(() => [
-    { key: "choose", header: "", width: "34px", cell: (id) => <Choose id={id} /> },
-    { key: "name", header: t("nodes.columns.name"), width: "minmax(90px, 1fr)", cell: (id) => <Name id={id} /> },
+    { key: "choose", header: "", width: "32px", cell: (id) => <Choose id={id} /> },
+    { key: "name", header: t("nodes.columns.name"), width: "minmax(110px, 1fr)", cell: (id) => <Name id={id} /> },
     { key: "outcome", header: t("diagnose.outcome"), width: "138px", cell: (id) => <Outcome id={id} /> },
   ], [t]);
   const current = shown ?? (ids.length === 1 ? ids[0]! : null);
@@ -98,6 +98,7 @@ export function NodesView() {
   const openSource = useCallback((sourceId: string, line: number | null) => {
     if (current !== null) ui.setState({ source: { nodeId: current, sourceId, line } });
   }, [current, ui]);
+  const showNode = useCallback((id: string) => ui.setState({ shown: id }), [ui]);
   return (
     <>
       <div className={css.side}>
@@ -118,7 +119,7 @@ export function NodesView() {
         {current !== null && diagnosis
           ? <NodeReport key={current} diagnosis={diagnosis} name={oneLine(items.get(current)?.name ?? current, 60)} onSource={openSource} />
           : current === null && checked > 0
-            ? <Overview onNode={(id) => ui.setState({ shown: id })} />
+            ? <Fleet onNode={showNode} />
             : loaded && <EmptyState icon={IconStethoscope} title={t("diagnose.none.title")}>{t("diagnose.none.text")}</EmptyState>}
       </div>
       <SourceViewer source={opened} nodeId={source?.nodeId ?? null} line={source?.line ?? null} onClose={() => ui.setState({ source: null })} />

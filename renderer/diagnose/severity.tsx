@@ -20,8 +20,11 @@ export function SeverityState({ severity }: { severity: Severity }) {
   return <State tone={tone} icon={icon} label={t(`severities.${severity}`)} />;
 }
 
-/** Causes that want a person: neither consequences of another nor known as harmless. */
-export const causesOf = (diagnosis: DiagnosisView): FindingView[] => diagnosis.findings.filter((finding) => finding.severity !== "info" && finding.consequenceOf === null);
+/** Causes that want a person: neither known as harmless nor consequences of another that is there. */
+export function causesOf(diagnosis: DiagnosisView): FindingView[] {
+  const ids = new Set(diagnosis.findings.map((finding) => finding.id));
+  return diagnosis.findings.filter((finding) => finding.severity !== "info" && (finding.consequenceOf === null || !ids.has(finding.consequenceOf)));
+}
 
 export const worseFirst = (a: { severity: Severity }, b: { severity: Severity }): number => RANK[a.severity] - RANK[b.severity];
 

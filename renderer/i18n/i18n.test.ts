@@ -3,6 +3,8 @@ import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { AckReason, AckState, AdviceReason, AlertRule, BRING_UP_STEPS, Collective, GuideRunView, GuideStepView, GuideView, HangGroup, HistoryMetric, HOST_ERRORS, HostKeyView, MendRunView, NodePhase, NodeView, OperationView, PairResult, PairTestKind, PairTestView, PathElement, PoolRangeKind, RecordedRank, RedactionKind, Risk, RunView, SettingName, Severity, SourceView, StepState, TopologyRef, Verdict } from "../../electron/contract/index.js";
 import { PAGE_ERRORS } from "../client/page-error.js";
+import { LEFT_OUT } from "../diagnose/fleet/plan.js";
+import { ENTRY_STATES } from "../diagnose/fleet/mender.js";
 import { VIEWS } from "../diagnose/store.js";
 import en from "./en.json";
 import { createI18n, englishErrors, initialLanguage } from "./index.js";
@@ -49,7 +51,7 @@ describe("texts", () => {
       phases: NodePhase.options, hostKeyStates: HostKeyView.shape.status.options, agentStates: NodeView.shape.agent.shape.state.options, connectionStates: NodeView.shape.connection.shape.state.options,
       authKinds: NodeView.shape.authKind.options, operations: OperationView.shape.kind.options, partStates: OperationView.shape.nodes.element.shape.state.options, stepStates: StepState.options,
       steps: BRING_UP_STEPS, ops: Collective.options, runStates: RunView.shape.state.options, rankStates: RunView.shape.ranks.element.shape.state.options, severities: Severity.options,
-      sourceStates: SourceView.shape.state.options, risks: Risk.options, verdicts: Verdict.options, mendStates: MendRunView.shape.state.options, "diagnose.view": VIEWS, redactions: RedactionKind.options,
+      sourceStates: SourceView.shape.state.options, risks: Risk.options, verdicts: Verdict.options, mendStates: MendRunView.shape.state.options, "diagnose.view": VIEWS, "fleet.leftOut": LEFT_OUT, "fleet.states": ENTRY_STATES, redactions: RedactionKind.options,
       pairKinds: PairTestKind.options, pairStates: PairResult.shape.state.options, pairTestStates: PairTestView.shape.state.options, "pairs.samplings": PairTestView.shape.sampling.options, "pairs.metrics": ["latency", "bandwidth"], "pairs.forms": ["matrix", "table"],
       "guides.takes": GuideView.shape.takes.options, "guides.states": GuideRunView.shape.state.options, "guides.steps": GuideStepView.shape.state.options, "guides.elements": PathElement.shape.state.options,
       "guides.verdicts": ["cause_found", "not_found", "cannot_tell"], "guides.kinds": TopologyRef.options.map((option) => option.shape.kind.value),

@@ -34,6 +34,10 @@ export interface DataGridProps {
   testId?: string;
 }
 
+const ROW_HEIGHT = 28;
+/** Height in px of a grid that shows so many rows under its head without scrolling. */
+export const gridHeight = (rows: number): number => 31 + rows * ROW_HEIGHT;
+
 /** Below this, every row is in the document: find-in-page and screen readers see all of it. */
 const VIRTUAL_ABOVE = 100;
 
@@ -42,7 +46,7 @@ const VIRTUAL_ABOVE = 100;
  * Rows are virtual above 100. Each row is memoised on its id: data changes render cells, not the grid.
  */
 export function DataGrid(props: DataGridProps) {
-  const { columns, ids, rowHeight = 28, selected, onSelect, onOpen, sort, onSort, follow = false } = props;
+  const { columns, ids, rowHeight = ROW_HEIGHT, selected, onSelect, onOpen, sort, onSort, follow = false } = props;
   const scroller = useRef<HTMLDivElement>(null);
   const [active, setActive] = useState<string | null>(null);
   const anchor = useRef<string | null>(null);

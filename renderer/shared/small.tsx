@@ -16,14 +16,17 @@ export function NodeText({ text, mono = false }: { text: string; mono?: boolean 
 /** "5 s ago", "5 秒前". */
 export const ago = (of: AgeValue, t: TFunction): string => t("common.ago", { age: `${of.count} ${t(`ageUnits.${of.unit}`)}` });
 
-/** The age of a value that was true at `atMs`; empty while it is fresh, so that nothing moves for good news. */
-export function Age({ atMs, always = false }: { atMs: number | null; always?: boolean }) {
+/**
+ * The age of a value that was true at `atMs`; empty while it is fresh, so that nothing moves for good news. `event`: of what happened then,
+ * which does not grow stale.
+ */
+export function Age({ atMs, always = false, event = false }: { atMs: number | null; always?: boolean; event?: boolean }) {
   const { t } = useTranslation();
   const now = useNow();
   if (atMs === null) return <span className="dim">{t("common.never")}</span>;
   const old = now - atMs;
-  if (old <= STALE_AFTER_MS) return always ? <span>{t("common.now")}</span> : null;
-  return <span className={css.age} title={new Date(atMs).toISOString()}>{ago(age(old), t)}</span>;
+  if (old <= STALE_AFTER_MS) return always || event ? <span>{t("common.now")}</span> : null;
+  return <span className={event ? undefined : css.age} title={new Date(atMs).toISOString()}>{ago(age(old), t)}</span>;
 }
 
 /** True when a value is too old to be taken for the present one. */

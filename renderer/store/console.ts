@@ -1,14 +1,13 @@
 import { createContext, createElement, useContext, useEffect, useState, useSyncExternalStore, type ReactNode } from "react";
 import { createStore, type StoreApi } from "zustand/vanilla";
 import { useStore } from "zustand";
-import type { AlertView, DiagnosisView, GuideRunView, MendRunView, NodeView, OperationView, PairTestView, Result, RunView, TopologyView } from "../../electron/contract/index.js";
+import type { AlertView, GuideRunView, MendRunView, NodeView, OperationView, PairTestView, Result, RunView, TopologyView } from "../../electron/contract/index.js";
 import type { Client, ConnectionState } from "../client/client.js";
 import { toShownError, type ShownError } from "../client/page-error.js";
 import { HostClock } from "./clock.js";
+import { keepResult, type ShownDiagnosis } from "./diagnoses.js";
 import { createKeyedStore, type KeyedStore } from "./keyed.js";
 import { TelemetryBuffer } from "./telemetry.js";
-
-
 
 export interface HostState {
   connection: ConnectionState;
@@ -25,7 +24,7 @@ export interface Console {
   nodes: KeyedStore<NodeView>;
   operations: KeyedStore<OperationView>;
   runs: KeyedStore<RunView>;
-  diagnoses: KeyedStore<DiagnosisView>;
+  diagnoses: KeyedStore<ShownDiagnosis>;
   mends: KeyedStore<MendRunView>;
   guides: KeyedStore<GuideRunView>;
   pairs: KeyedStore<PairTestView>;
@@ -43,7 +42,7 @@ export function createConsole(client: Client, reconnectNow?: () => void): Consol
   const nodes = createKeyedStore<NodeView>((node) => node.id);
   const operations = createKeyedStore<OperationView>((operation) => operation.id);
   const runs = createKeyedStore<RunView>((run) => run.id);
-  const diagnoses = createKeyedStore<DiagnosisView>((diagnosis) => diagnosis.nodeId);
+  const diagnoses = createKeyedStore<ShownDiagnosis>((diagnosis) => diagnosis.nodeId, keepResult);
   const mends = createKeyedStore<MendRunView>((run) => run.id);
   const guides = createKeyedStore<GuideRunView>((run) => run.id);
   const pairs = createKeyedStore<PairTestView>((test) => test.id);

@@ -20,14 +20,14 @@ export interface KeyedStore<T> {
 
 /**
  * A list by id. Lists render from `ids` alone and each row subscribes to its own item, so an event for one node
- * renders one row. `ids` keeps its identity while membership does not change.
+ * renders one row. `ids` keeps its identity while membership does not change. `merge` says what an item becomes by a new one.
  */
-export function createKeyedStore<T>(idOf: (item: T) => string): KeyedStore<T> {
+export function createKeyedStore<T>(idOf: (item: T) => string, merge: (before: T | undefined, next: T) => T = (_, next) => next): KeyedStore<T> {
   const api = createStore<KeyedState<T>>()(() => ({ loaded: false, ids: [], items: new Map(), error: null }));
   const apply = (event: KeyedEvent<T>) => {
     if (event.kind === "snapshot") {
-      const items = new Map(event.items.map((item) => [idOf(item), item]));
       const before = api.getState();
+      const items = new Map(event.items.map((item) => [idOf(item), merge(before.items.get(idOf(item)), item)]));
       const ids = [...items.keys()];
       api.setState({ loaded: true, error: null, items, ids: same(before.ids, ids) ? before.ids : ids });
       return;
@@ -39,7 +39,7 @@ export function createKeyedStore<T>(idOf: (item: T) => string): KeyedStore<T> {
     for (const item of event.upsert) {
       const id = idOf(item);
       membership ||= !items.has(id);
-      items.set(id, item);
+      items.set(id, merge(items.get(id), item));
     }
     api.setState({ items, ids: membership ? [...items.keys()] : before.ids });
   };

@@ -69,7 +69,7 @@ export function GuideRun({ run, guide, onAgain }: { run: GuideRunView; guide: Gu
         <h2>{say(guide.title)}</h2>
         <span className="dim">{oneLine(run.nodeIds.map(name).join(", "), 120)}</span>
         <span className="spacer" />
-        {run.endedAtMs !== null && <span className="dim">{t("diagnose.took")} {duration(run.endedAtMs - run.startedAtMs)} · <Age atMs={run.endedAtMs} always /></span>}
+        {run.endedAtMs !== null && <span className="dim">{t("diagnose.took")} {duration(run.endedAtMs - run.startedAtMs)} · <Age atMs={run.endedAtMs} event /></span>}
         {run.state === "running"
           ? <><span className="dim">{t("guides.progress", { done, total: run.steps.length })}</span><Button size="compact-sm" variant="default" loading={cancel.busy} onClick={() => void cancel.run()}>{t("common.cancel")}</Button></>
           : <Button size="compact-sm" variant="default" onClick={onAgain}>{t("guides.again")}</Button>}

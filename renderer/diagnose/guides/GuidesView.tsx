@@ -60,7 +60,7 @@ function PastRun({ run, current, onOpen }: { run: GuideRunView; current: boolean
     <UnstyledButton className={css.pastRun} aria-current={current || undefined} onClick={onOpen}>
       <span className="ellipsis">{oneLine(run.nodeIds.map((id) => items.get(id)?.name ?? id).join(", "), 80)}</span>
       <span className="dim">{run.conclusion ? t(`guides.verdicts.${run.conclusion.verdict}`) : t(`guides.states.${run.state}`)}</span>
-      <Age atMs={run.startedAtMs} always />
+      <Age atMs={run.startedAtMs} event />
     </UnstyledButton>
   );
 }

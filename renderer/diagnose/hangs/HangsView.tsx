@@ -38,7 +38,7 @@ export function HangsView() {
         <div className={css.report}>
           <div className="toolbar">
             <h2>{t("hangs.title")}</h2>
-            {view && <Age atMs={view.takenAtMs} always />}
+            {view && <Age atMs={view.takenAtMs} event />}
             <span className="spacer" />
             <Button variant="default" onClick={choose} disabled={busy}>{t("hangs.openFiles")}</Button>
             {busy

@@ -14,7 +14,7 @@ function Side({ snapshot, title }: { snapshot: Snapshot; title: string }) {
   const say = useSay();
   return (
     <div className={css.side2} role="group" aria-label={title}>
-      <h4>{title} <Age atMs={snapshot.atMs} always /></h4>
+      <h4>{title} <Age atMs={snapshot.atMs} event /></h4>
       {snapshot.finding
         ? <><SeverityState severity={snapshot.finding.severity} /> {say(snapshot.finding.title)}{snapshot.finding.evidence.slice(0, 2).map((piece, index) => <code key={index} className={css.shortQuote}>{oneLine(piece.line, 300)}</code>)}</>
         : <State tone="ok" icon={IconCircleCheck} label={t("mends.notFound")} />}

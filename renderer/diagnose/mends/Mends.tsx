@@ -5,7 +5,7 @@ import IconTool from "@tabler/icons-react/icons/IconTool";
 import type { FindingView } from "../../../electron/contract/index.js";
 import { CopyButton } from "../../shared/CopyButton.js";
 import { printable } from "../../shared/printable.js";
-import { useConsole, useItems } from "../../store/console-hooks.js";
+import { useConsole, useItem, useItems } from "../../store/console-hooks.js";
 import { useSay } from "../words.js";
 import { ApplyDialog } from "./ApplyDialog.js";
 import { MendRun } from "./MendRun.js";
@@ -16,11 +16,13 @@ import css from "../diagnose.module.css";
 export function Mends({ finding, nodeId }: { finding: FindingView; nodeId: string | null }) {
   const { t } = useTranslation();
   const say = useSay();
-  const { mends } = useConsole();
+  const { mends, diagnoses } = useConsole();
   const items = useItems(mends);
+  const checking = useItem(diagnoses, nodeId)?.state === "running";
   const [chosen, setChosen] = useState<readonly string[] | null>(null);
   const run = useMemo(() => (nodeId === null ? null : newestRun(items.values(), nodeId, finding.id)), [items, nodeId, finding.id]);
-  const busy = run !== null && run.endedAtMs === null;
+  // While the node is read again the console offers nothing of what it found before.
+  const busy = (run !== null && run.endedAtMs === null) || checking;
   return (
     <>
       {finding.mend.map((mend, index) => (

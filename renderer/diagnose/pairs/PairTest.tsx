@@ -54,7 +54,7 @@ export function PairTest({ test }: { test: PairTestView }) {
         <span>{failed > 0 ? <strong style={{ color: "var(--c-bad)" }}>{t("pairs.failedCount", { count: failed })}</strong> : test.state === "done" ? t("pairs.allPass") : ""}</span>
         <span className="spacer" />
         {test.endedAtMs !== null
-          ? <span className="dim">{t("diagnose.took")} {duration(test.endedAtMs - test.startedAtMs)} · <Age atMs={test.endedAtMs} always /></span>
+          ? <span className="dim">{t("diagnose.took")} {duration(test.endedAtMs - test.startedAtMs)} · <Age atMs={test.endedAtMs} event /></span>
           : <><span className="dim">{ended} / {test.results.length}</span><Progress w={120} value={test.results.length === 0 ? 0 : (ended / test.results.length) * 100} aria-label={t("pairs.progress")} /><Button size="compact-sm" variant="default" loading={cancel.busy} onClick={() => void cancel.run()}>{t("common.cancel")}</Button></>}
       </div>
       {cancel.error && <ErrorNote error={cancel.error} onClose={cancel.clear} />}

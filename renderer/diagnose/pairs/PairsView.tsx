@@ -70,7 +70,7 @@ export function PairsView() {
               <UnstyledButton key={each.id} className={css.pastRun} aria-current={each.id === test?.id || undefined} onClick={() => ui.setState({ pairTest: each.id })}>
                 <span className="ellipsis">{oneLine(each.nodeIds.map((id) => items.get(id)?.name ?? id).join(", "), 80)}</span>
                 <span className="dim">{t(`pairTestStates.${each.state}`)}</span>
-                <Age atMs={each.startedAtMs} always />
+                <Age atMs={each.startedAtMs} event />
               </UnstyledButton>
             ))}
           </section>

@@ -65,7 +65,7 @@ function Prepared({ bundle }: { bundle: SupportBundleView }) {
     <div className={page.report} data-testid="support-bundle">
       <div className="toolbar">
         <h2 className="ellipsis">{oneLine(bundle.fileName, 80)}</h2>
-        <span className="dim">{bytes(bundle.sizeBytes)} · <Age atMs={bundle.madeAtMs} always /></span>
+        <span className="dim">{bytes(bundle.sizeBytes)} · <Age atMs={bundle.madeAtMs} event /></span>
         <span className="spacer" />
         {save.busy
           ? <><span className="dim">{bytes(got ?? 0)} / {bytes(bundle.sizeBytes)}</span><Button variant="default" onClick={save.cancel}>{t("common.cancel")}</Button></>
