@@ -6,7 +6,7 @@ const COUNTERS = ["counters"] as const;
 /** C. RDMA link, addressing. */
 export const rules: readonly Rule[] = [
   { id: "link.down_polling", code: "F031", severity: "high", needs: PORTS, checkedBy: ["ports"],
-    sig: [{ any: ["no active ports detected", "no active ports found", "no active ib ports", "no active hca ports"] }],
+    sig: [{ any: ["no active ports detected", "no active ports found", "no active ib ports", "no active hca ports", "no active hcas found", "no active hca found", "port is not active", "ports are not active"] }, { any: ["state is down"], re: /Port number \d{1,3} state is Down/i }],
     title: ["The port sees no signal", "端口没有信号"], what: ["The port is down and keeps polling: nothing answers at the other end of the cable.", "端口处于关闭状态并一直轮询：线缆另一端没有应答。"],
     causes: [["No cable, or the peer is off.", "没有线缆，或对端未开机。"], ["Wrong speed or FEC.", "速率或 FEC 不匹配。"], ["Bad optics.", "光模块损坏。"], ["On a virtual machine: the host's or the fabric's side.", "虚拟机：问题在宿主机或网络侧。"]], checks: [["The other ports of the card, and the module's own data.", "同卡其他端口及光模块信息。"]],
     mend: [["mlxlink -d {device} -m", "none", "Read what the cable and the module say.", "读取线缆和模块信息。"], ["ibportstate LID PORT enable", "interrupts_jobs", "Enable the switch's port; else reseat or swap the cable.", "启用交换机端口；否则重插或更换线缆。"]] },
@@ -61,6 +61,7 @@ export const rules: readonly Rule[] = [
     causes: [["One interface has 1500, the other 9000.", "一端为 1500，另一端为 9000。"], ["A hard-coded path MTU.", "写死的路径 MTU。"]], checks: [["ip link on both ends and the switch.", "检查两端及交换机的 ip link。"]],
     mend: [["ip link set {netdev} mtu {mtu}", "interrupts_jobs", "The same value on every member (RoCE: 4200 or 9000).", "所有成员使用同一数值（RoCE：4200 或 9000）。"], ["ping -M do -s {payload} -c 3 {peer}", "none", "Proves it.", "用于验证。"]] },
   { id: "link.vf_down_no_guid", code: "F046", severity: "high", needs: PORTS, checkedBy: ["ports"], perNode: true,
+    sig: [{ any: ["guid is not valid", "invalid guid", "guid is all zeros", "guid is zero", "failed to set vf guid", "no guid"], re: /\bVF\b|virtual function|SR-?I?O-?V|SRI-OV/i }],
     title: ["Virtual function ports are down: no GUID", "虚拟功能端口关闭：没有 GUID"], what: ["The ports are down and disabled without an address while others of the node work: virtual ports wait for a GUID and a subnet manager that serves them.", "这些端口关闭、禁用且没有地址，而同节点其他端口正常：虚拟端口在等待 GUID 和支持虚拟化的子网管理器。"],
     causes: [["No node and port GUID was set.", "没有设置节点和端口 GUID。"], ["The subnet manager runs without virtualisation.", "子网管理器未启用虚拟化。"]], checks: [["Which ports are virtual and which are simply not cabled.", "哪些端口是虚拟的，哪些只是未接线。"]],
     mend: [["ip link show", "none", "See the vf lines of the physical function.", "查看物理功能的 vf 行。"], ["ip link set {netdev} vf 0 node_guid GUID && ip link set {netdev} vf 0 port_guid GUID && ip link set {netdev} vf 0 state auto", "none", "Give each function its GUIDs; opensm needs virt_enabled 2.", "为每个功能设置 GUID；opensm 需要 virt_enabled 2。"]] },

@@ -37,7 +37,7 @@ const xid: Watcher = {
     const event = /\bXid[ =:]{1,3}(\d{1,4})\b(?: on Device[=:]? ?(\S{1,60}?)(?=[,\s]|$))?/i.exec(text);
     if (!event || /SXid|previous xid|transaction|application-critical xids|ignored? xid/i.test(text)) return;
     const number = Number(event[1]);
-    if (number > 0 && number < 400) report(scan, record, number, event[2] ?? /(GPU-[0-9a-f-]{8,40})/.exec(text)?.[1] ?? null, text);
+    if (number > 0 && number < 1000) report(scan, record, number, event[2] ?? /(GPU-[0-9a-f-]{8,40})/.exec(text)?.[1] ?? null, text);
   },
   end(scan) {
     const programs = scan.of("xid_programs", () => new Map<string, Set<string>>());
