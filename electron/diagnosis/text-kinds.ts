@@ -30,7 +30,7 @@ export interface TextKind {
 
 const SUPPRESSED = "callbacks suppressed";
 /** Words of a failure: a line that holds one and fits no class is remembered. */
-const FAILURE_WORDS = new Set(["fatal", "panic", "exception", "traceback", "aborted", "core dumped", "segfault", "nccl warn", "ucx error", "call trace", "bug:", "runtime error", "runtimeerror", "error", "unable to connect the hca", "failed to modify qp", "oops:", "general protection fault", "soft lockup", "blocked for more than", "failed in dsa", "failed in iax", "error enabling wq", "enabled 0 wq(s)", "enabled 0 device(s)"]);
+const FAILURE_WORDS = new Set(["fatal", "panic", "exception", "traceback", "aborted", "core dumped", "segfault", "nccl warn", "ucx error", "mpi_errors_are_fatal", "non-zero status:", "null value", "call trace", "bug:", "runtime error", "runtimeerror", "error", "unable to connect the hca", "failed to modify qp", "oops:", "general protection fault", "soft lockup", "blocked for more than", "failed in dsa", "failed in iax", "error enabling wq", "enabled 0 wq(s)", "enabled 0 device(s)"]);
 /** Words of a lesser failure: quoted beside "nothing wrong" where nothing else was found, since a healthy machine writes them too. */
 const COMPLAINTS = new Set(["failed", "failure", "cannot", "could not", "couldn't", "unable to", "timed out", "refused", "denied", "not found"]);
 

@@ -178,9 +178,10 @@ function bracket(text: string, i: number, p: Prefix): number {
     else if (!isDigit(c)) break;
   }
   if (q === end && dot > k) {
-    p.time = Number(text.slice(k, end));
-    p.clock = sign ? "relative" : "uptime";
-    p.stamped = true;
+    const seconds = Number(text.slice(k, end));
+    // Programs such as UCX write the seconds since 1970 in the same form; no machine has been up for thirty years.
+    if (!sign && seconds >= 1e9) setWall(p, seconds);
+    else { p.time = seconds; p.clock = sign ? "relative" : "uptime"; p.stamped = true; }
     return end + 1;
   }
   if (p.stamped && at(CALLER, text, i)) return CALLER.lastIndex;
