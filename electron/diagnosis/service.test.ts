@@ -7,23 +7,23 @@ import { Diagnosis } from "./service.js";
 
 const LOG = `[    0.000000] first\n${"[   12.000000] a line of the kernel\n".repeat(6000)}[  900.000000] last\n`;
 
-/** A node that answers each source of a batch with nothing, and the kernel log with LOG. */
-function world() {
-  const asked: { root: boolean; script: string }[] = [];
-  const answer = (script: string): string => {
+/** Nodes n1, n2, ... at 10.77.0.11, 12, ... that answer each source of a batch with nothing, but for the texts given here. */
+function world(count = 1, text: (nodeId: string, source: string) => string = (_node, source) => (source === "kernel_log" ? LOG : "")) {
+  const asked: { nodeId: string; root: boolean; script: string }[] = [];
+  const answer = (nodeId: string, script: string): string => {
     const mark = /@@[0-9a-f]{24}/.exec(script)![0];
-    return [...script.matchAll(/^(?:if .*; else )?(?:run|light|beside) (\w+) /gm)].map(([, id]) => `${id === "kernel_log" ? LOG : ""}\n${mark} ${id} 0 900.00 900.10\n\n${mark}\n`).join("");
+    return [...script.matchAll(/^(?:if .*; else )?(?:run|light|beside) (\w+) /gm)].map(([, id]) => `${text(nodeId, id!)}\n${mark} ${id} 0 900.00 900.10\n\n${mark}\n`).join("");
   };
-  const session = {
-    nodeId: "n1", execLines: async (_command: string, onLine: (stream: "stdout", line: string) => void, options: ExecOptions) => {
-      asked.push({ root: options.root === true, script: String(options.stdin) });
-      const stdout = answer(String(options.stdin));
+  const session = (nodeId: string): NodeSession => ({
+    nodeId, execLines: async (_command: string, onLine: (stream: "stdout", line: string) => void, options: ExecOptions) => {
+      asked.push({ nodeId, root: options.root === true, script: String(options.stdin) });
+      const stdout = answer(nodeId, String(options.stdin));
       for (const line of stdout.split("\n")) onLine("stdout", line);
       return { status: 0, signal: null, stdout, stderr: "", droppedBytes: 0, durationMs: 1 };
     },
-  } as unknown as NodeSession;
-  const node = { id: "n1", name: "node1", member: 0, agent: { state: "stopped" }, dataAddress: null, facts: null } as unknown as NodeView;
-  const nodes = { get: (id: string) => (id === "n1" ? node : undefined), list: () => [node], session: async () => session, onChange: () => () => {} } as unknown as NodeDirectory;
+  }) as unknown as NodeSession;
+  const list = Array.from({ length: count }, (_, i) => ({ id: `n${i + 1}`, name: `node${i + 1}`, member: i, agent: { state: "stopped" }, dataAddress: count > 1 ? `10.77.0.${11 + i}` : null, facts: null }) as unknown as NodeView);
+  const nodes = { get: (id: string) => list.find((n) => n.id === id), list: () => list, session: async (id: string) => session(id), onChange: () => () => {} } as unknown as NodeDirectory;
   const operations = new Operations({ list: () => [], put: () => {}, remove: () => {} } as never);
   const stored: DiagnosisView[] = [];
   const member = (number: number, last: number) => ({ node: number, name: `node${number}`, addresses: [{ address: `10.77.0.${last}`, netdev: "eth1", rdma_device: "rxe0", gid_index: 1 }] });
@@ -63,5 +63,22 @@ describe("a diagnosis", () => {
     expect(w.diagnosis.source("n1", "kernel_log", 1e9).text).toBe("");
     expect(code(() => w.diagnosis.source("n2", "kernel_log", 0))).toBe("H301");
     expect(code(() => w.diagnosis.source("n1", "no\u001b[31m source", 0))).toBe("H609");
+  });
+});
+
+describe("a re-test", () => {
+  it("asks those again who did not get through to the node, and no longer goes by what they said before", async () => {
+    let filtered = true;
+    const w = world(2, (nodeId, source) => (source === "peers" ? `peer 10.77.0.${nodeId === "n1" ? 12 : 11}\n60 packets transmitted, 60 received, 0% packet loss, time 1213ms\ntcp status ${nodeId === "n2" && filtered ? 124 : 0}\n` : ""));
+    const firewall = (id: string): boolean => w.diagnosis.view(id)!.findings.some((f) => f.class === "host.firewall");
+    await w.diagnosis.run(["n1", "n2"]).over;
+    expect([firewall("n1"), firewall("n2")]).toEqual([true, true]);
+    await w.diagnosis.retest("n1", ["peers"], new AbortController().signal);
+    expect([firewall("n1"), firewall("n2")]).toEqual([true, true]);
+    filtered = false;
+    w.asked.length = 0;
+    await w.diagnosis.retest("n1", ["peers"], new AbortController().signal);
+    expect([firewall("n1"), firewall("n2")]).toEqual([false, false]);
+    expect(w.asked.filter((a) => a.nodeId === "n2")).toHaveLength(1);
   });
 });

@@ -7,7 +7,7 @@ import { plainLine } from "../ssh/quote.js";
 import { KeyedTopic } from "../streams.js";
 import { collect, type CollectedSources } from "./collect.js";
 import { judgeNode } from "./diagnose.js";
-import type { LiveNode, Settled } from "./live/index.js";
+import { peerAnswers, TIMED_OUT, type LiveNode, type Settled } from "./live/index.js";
 import { sourcesFor, type Spec } from "./sources.js";
 
 /** Where diagnoses are kept between two starts of the console; fleet/store.ts has one. */
@@ -30,6 +30,9 @@ const CLUSTER_TIMEOUT_MS = 5_000;
 
 /** Of so many nodes the whole texts are kept, for comparing and for re-tests. */
 const KEPT_NODES = 256;
+
+/** So many others try again at a re-test. */
+const MAX_ACCUSERS = 8;
 
 const STEPS = ["collect", "evaluate"] as const;
 
@@ -82,17 +85,34 @@ export class Diagnosis {
   }
 
   /**
-   * Reads a node again, after a mend: what costs next to nothing, and of the other sources those that are named. What was not read again stays.
+   * Reads a node again, after a mend: what costs next to nothing, and of the other sources those that are named. What was not read again
+   * stays. With "peers", whoever did not get through to this node tries again too.
    * @throws ConsoleError H301, H104, and what the connection says
    */
   async retest(nodeId: string, sourceIds: readonly string[], signal: AbortSignal): Promise<DiagnosisView> {
-    const before = this.#collected.get(nodeId) ?? new Map();
-    const membership = await this.#membership(nodeId, signal);
-    const specs = this.#specs(nodeId, membership).filter((s) => s.light === true || sourceIds.includes(s.id) || !before.has(s.id));
     const startedAtMs = Date.now();
-    const fresh = await collect(await this.options.nodes.session(nodeId, signal), specs, signal);
-    this.#keep(nodeId, new Map([...before, ...fresh]));
+    const before = this.#collected.get(nodeId) ?? new Map();
+    const accusers = sourceIds.includes("peers") ? this.#accusersOf(nodeId) : [];
+    await Promise.all([
+      this.#readAgain(nodeId, (s) => s.light === true || sourceIds.includes(s.id) || !before.has(s.id), signal),
+      // Who cannot be asked again stands by what it said.
+      ...accusers.map((id) => this.#readAgain(id, (s) => s.id === "peers", signal).catch((error: unknown) => { if (signal.aborted) throw error; })),
+    ]);
+    for (const id of accusers) if (this.#collected.has(id) && this.#views.get(id)?.state === "done") this.#judgeAgain(id, this.#views.get(id)!.startedAtMs);
     return this.#judgeAgain(nodeId, startedAtMs);
+  }
+
+  async #readAgain(nodeId: string, which: (spec: Spec) => boolean, signal: AbortSignal): Promise<void> {
+    const specs = this.#specs(nodeId, await this.#membership(nodeId, signal)).filter(which);
+    const fresh = await collect(await this.options.nodes.session(nodeId, signal), specs, signal);
+    this.#keep(nodeId, new Map([...(this.#collected.get(nodeId) ?? []), ...fresh]));
+  }
+
+  /** The nodes whose last reading says that this one does not answer them. */
+  #accusersOf(nodeId: string): string[] {
+    const address = this.liveNode(nodeId)?.dataAddress;
+    return [...this.#collected.keys()].filter((id) => id !== nodeId && this.options.nodes.get(id) !== undefined
+      && peerAnswers(this.liveNode(id)!)?.some((p) => p.peer === address && p.tcpStatus === TIMED_OUT) === true).slice(0, MAX_ACCUSERS);
   }
 
   #judgeAgain(nodeId: string, startedAtMs: number): DiagnosisView {
