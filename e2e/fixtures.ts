@@ -77,7 +77,7 @@ export const test = base.extend<{ page: Page }, Shared>({
 });
 export { expect };
 
-export async function goTo(page: Page, name: "Nodes" | "Topology" | "Collectives" | "Diagnose" | "Alerts" | "Settings"): Promise<void> {
+export async function goTo(page: Page, name: "Nodes" | "Topology" | "Collectives" | "Memory" | "Diagnose" | "Alerts" | "Settings"): Promise<void> {
   await page.getByRole("navigation").getByRole("link", { name }).click();
 }
 
