@@ -1,3 +1,8 @@
+import { spawn } from "node:child_process";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { createInterface } from "node:readline";
 import { describe, expect, it, vi } from "vitest";
 import { ConsoleError, PairTestView, type NodeView, type PairResult, type RunView } from "../../contract/index.js";
 import type { NodeDirectory } from "../../link/directory.js";
@@ -51,10 +56,41 @@ describe("ibv_rc_pingpong", () => {
     return { commands, nodes: { session: async () => session, get: (id: string) => [node(1), node(2)].find((n) => n.id === id) } as unknown as NodeDirectory };
   };
   it("starts the far end first, with the GID of the data address, and gives the figures", async () => {
-    const d = directory((say) => { say("  local address:  x"); return 0; }, () => ({ status: 0, stdout: OUT, stderr: "" }));
+    const d = directory((say) => { say("@@listens"); return 0; }, () => ({ status: 0, stdout: OUT, stderr: "" }));
     expect(await verbsPing(d.nodes, node(1), node(2), new AbortController().signal)).toMatchObject({ state: "ok", latencyUs: 1000, failed: null });
-    expect(d.commands[0]).toMatch(/^timeout -k 2 30 ibv_rc_pingpong -d rxe0 -i 1 -g 1 -p \d+ -n 200 -s 4096$/);
+    expect(d.commands[0]).toMatch(/timeout -k 2 30 ibv_rc_pingpong -d rxe0 -i 1 -g 1 -p \d+ -n 200 -s 4096 &/);
     expect(d.commands[1]).toMatch(/ 10\.77\.0\.2$/);
+  });
+  it("does not wait for words that the far end keeps until it ends, and ends it with the test", async () => {
+    const folder = mkdtempSync(join(tmpdir(), "pingpong-"));
+    try {
+      // As the program does into a pipe: all its output comes at its end; the far end serves one client.
+      writeFileSync(join(folder, "ibv_rc_pingpong"), `#!${process.execPath}
+const net = require("node:net"), fs = require("node:fs"), args = process.argv.slice(2);
+const port = Number(args[args.indexOf("-p") + 1]);
+const said = ${JSON.stringify(OUT)};
+const end = (text) => { process.stdout.write(text); process.exit(0); };
+if (args.at(-1) === "127.0.0.1") net.connect(port, "127.0.0.1", () => end(said)).on("error", (e) => { console.error("Couldn't connect to 127.0.0.1:" + port); process.exit(1); });
+else { fs.writeFileSync(${JSON.stringify(join(folder, "pid"))}, String(process.pid)); setTimeout(() => net.createServer(() => {}).listen(port), 300); }
+`, { mode: 0o755 });
+      const run = (command: string, options: ExecOptions, onLine: (stream: "stdout" | "stderr", line: string) => void): Promise<{ status: number | null; stdout: string; stderr: string }> => new Promise((done) => {
+        const closed = new AbortController();
+        const child = spawn("/bin/sh", ["-c", command], { env: { ...process.env, PATH: `${folder}:${process.env.PATH}` }, stdio: ["ignore", "pipe", "pipe"], detached: true });
+        // Like a server that ends the command's process group.
+        options.signal!.addEventListener("abort", () => process.kill(-child.pid!, "SIGTERM"), { once: true, signal: closed.signal });
+        const out = { stdout: "", stderr: "" };
+        for (const stream of ["stdout", "stderr"] as const) createInterface(child[stream]).on("line", (line) => { out[stream] += `${line}\n`; onLine(stream, line); });
+        child.on("close", (status) => { closed.abort(); done({ status, ...out }); });
+      });
+      const session = { execLines: (command: string, onLine: (s: "stdout" | "stderr", line: string) => void, options: ExecOptions) => run(command, options, onLine), exec: (command: string, options: ExecOptions) => run(command, options, () => undefined) };
+      const nodes = { session: async () => session } as unknown as NodeDirectory;
+      const here = { ...node(2), dataAddress: "127.0.0.1" };
+      expect(await verbsPing(nodes, node(1), here, new AbortController().signal)).toMatchObject({ state: "ok", latencyUs: 1000, failed: null });
+      const far = Number(readFileSync(join(folder, "pid"), "utf8"));
+      await vi.waitFor(() => expect(() => process.kill(far, 0)).toThrow(/ESRCH/), { timeout: 5000 });
+    } finally {
+      rmSync(folder, { recursive: true });
+    }
   });
   it("a far end that cannot open its device, a program that is missing, no device at all", async () => {
     const dead = directory((say) => { say("IB device rxe0 not found"); return 1; }, () => { throw new Error("not called"); });

@@ -2,7 +2,7 @@ import { randomInt } from "node:crypto";
 import { setTimeout as delay } from "node:timers/promises";
 import { ConsoleError, toErrorView, type EvidenceView, type NodeView, type PairResult, type Words } from "../../contract/index.js";
 import type { NodeDirectory } from "../../link/directory.js";
-import { shellCommand } from "../../ssh/quote.js";
+import { shellCommand, shellQuote } from "../../ssh/quote.js";
 
 /** What one end of ibv_rc_pingpong needs. */
 interface End { node: NodeView; device: string; port: number; gidIndex: number | null; address: string }
@@ -31,6 +31,19 @@ const command = (end: End, tcpPort: number, peer: string | null): string => shel
   "timeout", "-k", "2", String(END_MS / 1000), "ibv_rc_pingpong", "-d", end.device, "-i", String(end.port), ...(end.gidIndex === null ? [] : ["-g", String(end.gidIndex)]),
   "-p", String(tcpPort), "-n", String(ITERATIONS), "-s", String(BYTES), ...(peer === null ? [] : [peer]),
 ]);
+
+/** What the far end's shell says once the program listens. The program's own words come when it ends: its output is a pipe. */
+const LISTENS = "@@listens";
+const AMONG_LISTENING = "/proc/net/tcp /proc/net/tcp6";
+
+function serverCommand(end: End, tcpPort: number): string {
+  const hex = tcpPort.toString(16).toUpperCase().padStart(4, "0");
+  return `/bin/sh -c ${shellQuote([
+    `${command(end, tcpPort, null)} & p=$!`, "trap 'kill $p' HUP INT TERM",
+    `until grep -qs ':${hex} [0-9A-F]*:0000 0A ' ${AMONG_LISTENING}; do kill -0 $p 2>/dev/null || break; sleep 0.1; done`,
+    `if kill -0 $p 2>/dev/null; then echo ${LISTENS}; fi`, "wait $p",
+  ].join("\n"))}`;
+}
 
 /** "8192000 bytes in 0.05 seconds = 1310.72 Mbit/sec" and "1000 iters in 0.05 seconds = 50.00 usec/iter"; one iteration is there and back. */
 export function readPingpong(text: string): { latencyUs: number; bandwidthGBps: number } | null {
@@ -64,15 +77,13 @@ export async function verbsPing(nodes: NodeDirectory, from: NodeView, to: NodeVi
     const [sessionA, sessionB] = await Promise.all([nodes.session(from.id, signal), nodes.session(to.id, signal)]);
     let isReady: () => void = () => {};
     const ready = new Promise<void>((resolve) => { isReady = resolve; });
-    const serving = sessionB.execLines(command(b, tcpPort, null), (_s, line) => {
-      server.text += `${line.slice(0, 500)}\n`;
-      if (line.includes("local address")) { server.ready = true; isReady(); }
+    const serving = sessionB.execLines(serverCommand(b, tcpPort), (stream, line) => {
+      if (stream === "stdout" && line === LISTENS) { server.ready = true; isReady(); }
+      else server.text += `${line.slice(0, 500)}\n`;
     }, { signal: either, timeoutMs: END_MS + 5000, maxBytes: 32 * 1024 }).then((r) => { server.status = r.status; }).finally(isReady);
     serving.catch(() => undefined);
     await Promise.race([ready, delay(READY_MS, undefined, { signal: either })]);
     if (server.ready) {
-      // It says its address before it listens.
-      await delay(500, undefined, { signal: either });
       const r = await sessionA.exec(command(a, tcpPort, b.address), { signal: either, timeoutMs: END_MS + 5000, maxBytes: 32 * 1024 });
       client.status = r.status;
       client.text = `${r.stdout}${r.stderr}`.slice(0, 8000);
