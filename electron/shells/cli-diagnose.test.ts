@@ -83,3 +83,19 @@ describe("mend", () => {
     expect(applied).toEqual([{ offerId: "o", commands: ["rm -- /var/tmp/core"], secondConsent: "node1" }]);
   });
 });
+
+describe("pairs and guides", () => {
+  const node = { id: "n1", name: "node1", host: "h", port: 22, phase: "unknown" };
+  it.each([["pairs", ["pairs", "--kind", "verbs", "--kind", "tcp"], "pairs.start", { nodeIds: ["n1"], kinds: ["verbs", "tcp"], sampling: "all" }], ["guide", ["guide", "slow"], "guides.start", { guideId: "slow", nodeIds: ["n1"] }]])("%s dials first, since the facts of a fresh process are not known", async (_name, argv, method, params) => {
+    const asked: [string, unknown][] = [];
+    await cli(argv, (host) => ({
+      ...host, close: () => host.close(),
+      request: (async (name: string, given: unknown) => { asked.push([name, given]); return name === "nodes.list" ? [node] : name === "nodes.connect" ? node : { id: "r" }; }) as Host["request"],
+      subscribe: ((_s: string, listener: (e: unknown) => void) => { listener({ kind: "snapshot", items: [{ id: "r", endedAtMs: 1, state: "done", results: [], suspects: [], steps: [], paths: [], conclusion: null, error: null }] }); return () => {}; }) as Host["subscribe"],
+    }));
+    expect(asked.slice(-2)).toEqual([["nodes.connect", { nodeId: "n1" }], [method, params]]);
+  });
+  it("a kind of ping that there is not is a wrong command line", async () => {
+    expect(await cli(["pairs", "--kind", "icmp"])).toMatchObject({ status: EXIT.usage, err: expect.stringContaining("one of verbs, rdma, tcp") });
+  });
+});

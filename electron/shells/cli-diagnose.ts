@@ -1,6 +1,6 @@
 import { open, stat, writeFile } from "node:fs/promises";
 import { basename } from "node:path";
-import { Option, type Command } from "commander";
+import { InvalidArgumentError, Option, type Command } from "commander";
 import { GuideId, PairTestKind, PIECE_BYTES, riskClassOf, type InputFile, type MendRunView, type NodeView } from "../contract/index.js";
 import type { Host } from "../gate.js";
 import { pickNodes, provideSecrets, UsageError } from "./cli-nodes.js";
@@ -97,7 +97,7 @@ export function addDiagnoseCommands(program: Command, c: DiagnoseCommands): void
   program.command("guide").description(`walk through a symptom: ${GuideId.options.join(", ")}`).addArgument(program.createArgument("<guide>").choices(GuideId.options)).argument("[node...]")
     .action(c.withHost(async (host, guideId: GuideId, names: string[]) => {
       const chosen = await chosenNodes(host, names);
-      const run = await host.request("guides.start", { guideId, nodeIds: chosen.map((node) => node.id) }, c.signal);
+      const run = await host.request("guides.start", { guideId, nodeIds: await connected(host, chosen, c) }, c.signal);
       const ended = await cancellable(c, () => followEnded(host, "guides", run.id, () => {}, c.signal), () => host.request("guides.cancel", { guideRunId: run.id }));
       if (c.isJson()) json(ended);
       else {
@@ -110,11 +110,15 @@ export function addDiagnoseCommands(program: Command, c: DiagnoseCommands): void
     }));
 
   program.command("pairs").description("ping between nodes, by verbs and by StepCCL's transports").argument("[node...]")
-    .addOption(new Option("--kind <kind>", "which pings (again for more)").choices(PairTestKind.options).argParser<string[]>((kind, before = []) => [...before, kind])).addOption(new Option("--sampling <how>").choices(["all", "ring", "random"]).default("all"))
+    .addOption(new Option("--kind <kind>", `which pings, ${PairTestKind.options.join(", ")} (again for more; default: tcp and verbs)`).argParser<PairTestKind[]>((text, before = []) => {
+      const kind = PairTestKind.safeParse(text);
+      if (!kind.success) throw new InvalidArgumentError(`It is one of ${PairTestKind.options.join(", ")}.`);
+      return [...before, kind.data];
+    })).addOption(new Option("--sampling <how>").choices(["all", "ring", "random"]).default("all"))
     .action(c.withHost(async (host, names: string[], options: { kind?: PairTestKind[]; sampling: "all" | "ring" | "random" }) => {
-      const kinds = (options.kind ?? ["tcp", "verbs"]).map((kind) => PairTestKind.parse(kind));
+      const kinds: PairTestKind[] = options.kind ?? ["tcp", "verbs"];
       const chosen = await chosenNodes(host, names);
-      const test = await host.request("pairs.start", { nodeIds: chosen.map((node) => node.id), kinds, sampling: options.sampling }, c.signal);
+      const test = await host.request("pairs.start", { nodeIds: await connected(host, chosen, c), kinds, sampling: options.sampling }, c.signal);
       const ended = await cancellable(c, () => followEnded(host, "pairs", test.id, () => {}, c.signal), () => host.request("pairs.cancel", { pairTestId: test.id }));
       const name = nameOf(chosen);
       if (c.isJson()) json(ended);
@@ -155,7 +159,7 @@ export function addDiagnoseCommands(program: Command, c: DiagnoseCommands): void
     }));
 }
 
-/** A fresh process has no connection yet: dials, and leaves out who does not answer. */
+/** A fresh process has no connection and knows no facts yet: dials. Who does not answer is asked all the same, and said so. */
 async function connected(host: Host, chosen: readonly NodeView[], c: DiagnoseCommands): Promise<string[]> {
   const views = await Promise.all(chosen.map((node) => host.request("nodes.connect", { nodeId: node.id }, c.signal).catch((error: unknown) => { if (c.signal.aborted) throw error; return node; })));
   return views.map((node) => node.id);
