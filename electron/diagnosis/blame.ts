@@ -41,6 +41,9 @@ export const EDGES: readonly Edge[] = [
   [["module.firmware_missing"], ["link.fec_mismatch", "perm.node_absent_module", "nccl.ib_no_device_fallback", "rdma.device_missing", "gpu.device_lost", "rdma.fw_incompatible"], "node"],
   [["module.vermagic_mismatch", "module.unknown_symbol", "module.symbol_version_mismatch", "module.key_rejected", "module.lockdown_eperm"], ["driver.not_loaded", "driver.not_installed", "dma.channel_unavailable", "perm.node_absent_module", "gpu.peermem_missing", "gpu.peermem_conflict", "nccl.ib_no_device_fallback", "nccl.gdr_disabled", "rdma.device_missing"], "node"],
   [["module.key_rejected"], ["module.lockdown_eperm"], "node"],
+  // Built against other headers, a module misses symbols too; a format that is refused without its versions may be either.
+  [["module.symbol_version_mismatch"], ["module.unknown_symbol"], "slot"],
+  [["module.duplicate_symbol"], ["module.vermagic_mismatch"], "node", (_cause, format) => format.params["built"] === undefined],
   // A module of another kernel disagrees about symbols too.
   [["module.vermagic_mismatch"], ["module.symbol_version_mismatch"], "slot", (cause) => cause.params["built"] !== undefined],
   [["host.netdev_down", "host.process_stopped"], ["host.firewall"], "node", (_cause, firewall) => !proved(firewall)],

@@ -55,7 +55,7 @@ export function conclude(scan: Scan, extra: (scan: Scan) => void = () => undefin
   let verdict: Verdict;
   if (told.some((g) => isCause(g))) verdict = "cause_found";
   else if (told.length > 0) verdict = "only_consequences";
-  else if (scan.unexplainedCount > 0 && groups.length === 0) verdict = "not_in_this_log";
+  else if (scan.unexplainedCount > 0 && (groups.length === 0 || scan.plainFailures > 0)) verdict = "not_in_this_log";
   else verdict = groups.length > 0 ? "harmless" : scan.records > 0 ? "healthy" : "nothing_read";
   if (verdict === "healthy") { scan.raise("none.healthy", { lines: [] }).against.push(...scan.complaints); groups = orderOfBlame(scan); }
   if (verdict === "not_in_this_log") {

@@ -39,6 +39,8 @@ export class Scan {
   /** Lines that speak of a failure and fit no class. */
   readonly unexplained: { source: string; line: string; lineNumber: number }[] = [];
   unexplainedCount = 0;
+  /** Those of them that notes found beside them cannot account for. */
+  plainFailures = 0;
   /** Lines that complain and fit no class: what speaks against "nothing wrong". */
   readonly complaints: Evidence[] = [];
   readonly contrary = new ContraryLines();
@@ -255,6 +257,7 @@ export class Scan {
     const kernel = record.tag === "kernel" || record.clock === "uptime" || record.clock === "relative";
     if (t.length < 6 || UNRELATED.test(record.tag ?? "") || (kernel && !CRASH.test(t) && !KERNEL_CRASH.test(t)) || !FAILURE.test(t) || NO_FAILURE.test(t)) return;
     this.unexplainedCount++;
+    if (PLAIN_FAILURE.test(t)) this.plainFailures++;
     if (this.unexplained.length < 8) this.unexplained.push({ source: this.source, line: quoteLine(record.raw, 300), lineNumber: record.line });
   }
 }
@@ -284,4 +287,5 @@ const CRASH = /segfault at .{1,120} in lib(?:nccl|mlx|ibverbs|rdmacm|cuda|uc[pts
 const KERNEL_CRASH = /BUG: |kernel BUG at|Oops: |Kernel panic|general protection fault|soft lockup|hard LOCKUP|blocked for more than \d+ seconds/;
 const COMPLAINT: Text = ["This line speaks of a failure and fits no known fault.", "该行提到失败，但不符合任何已知故障。"];
 const FAILURE = /\b(?:fatal|panic|exception|traceback|aborted|core dumped|segfault|NCCL WARN|UCX\s+ERROR|Call Trace|MPI_ERRORS_ARE_FATAL|non-zero status: [1-9]\d{0,3} \w|NULL value|BUG:|kernel BUG|runtime ?error|Unable to Connect the HCA|Failed to modify QP|failed in (?:dsa|iax)\d|Error enabling wq|enabled 0 (?:wq|device)\(s\))(?:\b|$)|^\s{0,8}(?:\w{1,30}: ?)?ERROR\b(?! Correction)|^Error\b(?! Correction)|Oops: |general protection fault|soft lockup|blocked for more than \d/i;
-const NO_FAILURE = /non-?fatal|level=(?:info|debug|warn)|CANCELLED AT|Job step aborted|0 errors|no error|exceptions?: 0|fatal:? 0\b|exception handl|ncclInternalError\||could not (?:insert|load) .{1,120}: File exists/i;
+const PLAIN_FAILURE = /NCCL WARN|UCX\s+ERROR|MPI_ERRORS_ARE_FATAL|non-zero status: [1-9]/;
+const NO_FAILURE = /unable to assign EP name for pkey|non-?fatal|level=(?:info|debug|warn)|CANCELLED AT|Job step aborted|0 errors|no error|exceptions?: 0|fatal:? 0\b|exception handl|ncclInternalError\||could not (?:insert|load) .{1,120}: File exists/i;

@@ -68,13 +68,14 @@ interface LinkTrace { events: { what: "init" | "active" | "down" | "up"; time: n
 
 const linkEvents: Watcher = {
   id: "link_init",
-  triggers: ["link init", "link active", "link down", "link up", "nic link is down", "nic link is up"],
+  triggers: ["link init", "link active", "link down", "link up", "nic link is down", "nic link is up", "link status definitely"],
   line(scan, record, text) {
-    if (!/mlx[45]|bnxt|ice|irdma|qed|hfi1|i40e|ionic|NIC Link|Port: ?\d+ Link/i.test(text)) return;
-    const m = /\bLink (?:is )?(INIT|ACTIVE|down|up)\b/i.exec(text);
+    const member = /link status definitely (down|up) for (?:active )?interface ([\w.-]{1,20})/i.exec(text);
+    if (!member && !/mlx[45]|bnxt|ice|irdma|qed|hfi1|i40e|ionic|NIC Link|Port: ?\d+ Link/i.test(text)) return;
+    const m = member ?? /\bLink (?:is )?(INIT|ACTIVE|down|up)\b/i.exec(text);
     if (!m) return;
     scan.seen.add("kernel_log");
-    const device = /\b((?:mlx[45]_|rocep|ibp)\w{1,20}): Port:/.exec(text)?.[1] ?? findBdf(text) ?? findRdmaDevice(text) ?? "";
+    const device = member?.[2] ?? /\b((?:mlx[45]_|rocep|ibp)\w{1,20}): Port:/.exec(text)?.[1] ?? findBdf(text) ?? findRdmaDevice(text) ?? "";
     const traces = scan.of("link_traces", () => new Map<string, LinkTrace>());
     const key = `${record.host ?? ""}|${device}`;
     const trace = traces.get(key) ?? { events: [] };
@@ -86,7 +87,9 @@ const linkEvents: Watcher = {
       const device = key.slice(key.indexOf("|") + 1) || null;
       const init = events.findIndex((e) => e.what === "init");
       const firstUp = events.findIndex((e) => e.what === "active" || e.what === "up");
-      const downs = firstUp < 0 ? [] : events.slice(firstUp).filter((e) => e.what === "down");
+      // A bond tells of a member that it had up before; a port's own first line may be the start of its driver.
+      const ofBond = events[0]!.seen.record.text.includes("definitely");
+      const downs = firstUp < 0 ? [] : events.slice(ofBond ? 0 : firstUp).filter((e) => e.what === "down");
       if (downs.length >= 2 || (downs.length === 1 && events.at(-1)!.what !== "down" && firstUp >= 0 && (events[firstUp]!.time ?? 0) + 60 < (downs[0]!.time ?? 0))) {
         scan.raise("link.flapping", { device, records: downs.slice(0, 3).map((e) => e.seen), count: downs.length, severity: downs.length >= 2 ? "high" : "medium" });
         continue;
