@@ -76,15 +76,16 @@ export function RunHeader({ run }: { run: RunView }) {
   const takes = COLLECTIVE_TAKES[spec.collective];
   const total = takes.sized ? sizeCount(spec.minBytes, spec.maxBytes, spec.stepFactor) : 1;
   const wrong = run.wrongTotal ?? 0;
+  const what = [
+    transportWord(spec.transport, t), t("run.rankCount", { count: spec.nodeIds.length * spec.ranksPerNode }), takes.sized && sizeRange(run), takes.sized && [spec.datatype, takes.redop && spec.redop].filter(Boolean).join(" "),
+    takes.root && t("run.rootRank", { rank: spec.root }), spec.algorithm !== "auto" && oneLine(spec.algorithm, 32), run.encryption === "tls" && "TLS 1.3",
+  ].filter(Boolean).join(" · ");
   return (
     <div className={css.runHeader} data-testid="run-header" data-state={run.state}>
       <div className={css.headBar}>
         <RunState run={run} />
         <strong>{t(`ops.${spec.collective}`)}</strong>
-        <span className={`${css.what} ellipsis`}>{[
-          transportWord(spec.transport, t), t("run.rankCount", { count: spec.nodeIds.length * spec.ranksPerNode }), takes.sized && sizeRange(run), takes.sized && [spec.datatype, takes.redop && spec.redop].filter(Boolean).join(" "),
-          takes.root && t("run.rootRank", { rank: spec.root }), spec.algorithm !== "auto" && oneLine(spec.algorithm, 32), run.encryption === "tls" && "TLS 1.3",
-        ].filter(Boolean).join(" · ")}</span>
+        <span className={`${css.what} ellipsis`} title={what}>{what}</span>
         <span className="dim">{duration((run.endedAtMs ?? now) - run.startedAtMs)}</span>
         {isRunning(run) && <span className={css.progress}><Progress value={total === 0 ? 0 : (run.rows.length / total) * 100} size="sm" aria-label={t("run.progress")} /> {t("run.sizesDone", { done: run.rows.length, total })}</span>}
         {run.avgBusbwGBps !== null && takes.sized && !isRunning(run) && <span>{t("run.avgBusbw")} <strong>{gbps(run.avgBusbwGBps)} GB/s</strong></span>}

@@ -53,11 +53,11 @@ export function RunHistory({ ids, shown }: { ids: readonly string[]; shown: stri
     return [
       column("compare", "74px", (run) => <Compare run={run} shown={shown} />),
       column("started", "minmax(84px, 1fr)", (run) => <StartedAt run={run} />),
-      column("state", "108px", (run) => <RunState run={run} />),
+      column("state", "102px", (run) => <RunState run={run} />),
       column("operation", "96px", (run) => t(`ops.${run.spec.collective}`)),
-      column("transport", "78px", (run) => transportWord(run.spec.transport, t)),
+      column("transport", "78px", (run) => transportWord(run.spec.transport, t), { wide: true }),
       column("ranks", "64px", (run) => run.spec.nodeIds.length * run.spec.ranksPerNode, { align: "end" }),
-      column("sizes", "104px", (run) => sizeRange(run), { align: "end" }),
+      column("sizes", "98px", (run) => sizeRange(run), { align: "end" }),
       column("busbw", "104px", (run) => (run.avgBusbwGBps === null ? "–" : gbps(run.avgBusbwGBps)), { align: "end" }),
       column("wrong", "70px", (run) => (run.wrongTotal === null ? "N/A" : <span style={run.wrongTotal > 0 ? { color: "var(--c-bad)", fontWeight: 700 } : undefined}>{run.wrongTotal}</span>), { align: "end" }),
       column("again", "64px", (run) => (

@@ -1,5 +1,5 @@
 import { Button, Checkbox } from "@mantine/core";
-import { useCallback, useMemo } from "react";
+import { useCallback, useMemo, useRef } from "react";
 import { useTranslation } from "react-i18next";
 import { useStore } from "zustand";
 import IconCircleCheck from "@tabler/icons-react/icons/IconCircleCheck";
@@ -67,6 +67,7 @@ export function NodesView() {
   const { t } = useTranslation();
   const { client, nodes, diagnoses, operations } = useConsole();
   const ui = useDiagnoseUi();
+  const main = useRef<HTMLDivElement>(null);
   const items = useItems(nodes);
   const loaded = useLoaded(nodes);
   const shown = useStore(ui, (s) => s.shown);
@@ -111,10 +112,10 @@ export function NodesView() {
         {start.error && <ErrorNote error={start.error} onClose={start.clear} />}
         {cancel.error && <ErrorNote error={cancel.error} onClose={cancel.clear} />}
         <div className={`panel ${css.list}`}>
-          <DataGrid label={t("diagnose.nodes")} columns={columns} ids={rows} selected={selected} follow testId="diagnose-nodes" onSelect={(next) => { if (next.size === 1) { const [id] = next; ui.setState({ shown: id === ALL ? null : id! }); } }} />
+          <DataGrid label={t("diagnose.nodes")} columns={columns} ids={rows} selected={selected} follow testId="diagnose-nodes" onOpen={() => main.current?.focus()} onSelect={(next) => { if (next.size === 1) { const [id] = next; ui.setState({ shown: id === ALL ? null : id! }); } }} />
         </div>
       </div>
-      <div className={`panel ${css.main}`}>
+      <div className={`panel ${css.main}`} ref={main} tabIndex={-1} role="region" aria-label={current === null ? t("diagnose.overview") : t("diagnose.report", { name: oneLine(items.get(current)?.name ?? current, 60) })}>
         {error && <ErrorNote error={error} />}
         {current !== null && diagnosis
           ? <NodeReport key={current} diagnosis={diagnosis} name={oneLine(items.get(current)?.name ?? current, 60)} onSource={openSource} />

@@ -17,9 +17,11 @@ export interface DiagnoseUi {
   /** The run of a guide that is shown. */
   guideRun: string | null;
   pairTest: string | null;
+  /** The run of a mend that has the focus: it keeps it when its card moves to those that are settled. */
+  followedRun: string | null;
   /** Nodes of the next pair tests; null = nobody chose yet, so all that are up. */
   pairNodes: readonly string[] | null;
 }
 export const createDiagnoseUi = (): StoreApi<DiagnoseUi> =>
-  createStore<DiagnoseUi>()(() => ({ view: "nodes", shown: null, chosen: new Set(), source: null, guide: null, guideRun: null, pairTest: null, pairNodes: null }));
+  createStore<DiagnoseUi>()(() => ({ view: "nodes", shown: null, chosen: new Set(), source: null, guide: null, guideRun: null, pairTest: null, followedRun: null, pairNodes: null }));
 export const useDiagnoseUi = perConsole(createDiagnoseUi);

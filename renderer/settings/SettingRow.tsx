@@ -42,7 +42,7 @@ function Current({ name, views, nameOf }: Pick<Props, "name" | "views" | "nameOf
   );
 }
 
-function Recommended({ name, advice, onUse }: { name: SettingName; advice: readonly Advice[]; onUse(value: SettingValue): void }) {
+function Recommended({ name, now, advice, onUse }: { name: SettingName; /** Of all nodes alike; undefined where they differ. */ now: SettingValue | undefined; advice: readonly Advice[]; onUse(value: SettingValue): void }) {
   const { t, i18n } = useTranslation();
   const same = common(advice.map((each) => each.value));
   const first = advice[0];
@@ -53,7 +53,7 @@ function Recommended({ name, advice, onUse }: { name: SettingName; advice: reado
     <>
       <div className={css.recommended}>
         <strong>{same === undefined ? t("settings.byNode") : valueText(name, same, t)}</strong>
-        {same !== undefined && <Button size="compact-xs" variant="subtle" onClick={() => onUse(same)}>{t("settings.use")}</Button>}
+        {same !== undefined && same !== now && <Button size="compact-xs" variant="subtle" onClick={() => onUse(same)}>{t("settings.use")}</Button>}
       </div>
       <div className="dim">{reasons.slice(0, 2).join(" ")}</div>
     </>
@@ -87,7 +87,7 @@ export function SettingRow({ name, views, nameOf, acks, edit, onEdit }: Props) {
           />
         )}
       </td>
-      <td><Recommended name={name} advice={views.map((view) => view.advice[name])} onUse={(value) => stage(editOf(name, value))} /></td>
+      <td><Recommended name={name} now={now} advice={views.map((view) => view.advice[name])} onUse={(value) => stage(editOf(name, value))} /></td>
     </tr>
   );
 }

@@ -1,5 +1,6 @@
+import { useMediaQuery } from "@mantine/hooks";
 import { useVirtualizer } from "@tanstack/react-virtual";
-import { memo, useCallback, useEffect, useRef, useState, type KeyboardEvent, type MouseEvent, type ReactNode } from "react";
+import { memo, useCallback, useEffect, useMemo, useRef, useState, type KeyboardEvent, type MouseEvent, type ReactNode } from "react";
 import IconChevronDown from "@tabler/icons-react/icons/IconChevronDown";
 import IconChevronUp from "@tabler/icons-react/icons/IconChevronUp";
 import css from "./shared.module.css";
@@ -12,6 +13,8 @@ export interface Column {
   align?: "end";
   title?: string;
   sortable?: boolean;
+  /** Gives way in a narrow window: what it says can be read elsewhere too. */
+  wide?: boolean;
   /** One cell; it subscribes to what it shows by the row's id. */
   cell(id: string): ReactNode;
 }
@@ -38,6 +41,9 @@ const ROW_HEIGHT = 28;
 /** Height in px of a grid that shows so many rows under its head without scrolling. */
 export const gridHeight = (rows: number): number => 31 + rows * ROW_HEIGHT;
 
+/** As in the style sheets: the navigation shows icons alone and columns that are `wide` give way. */
+const NARROW = "(max-width: 1180px)";
+
 /** Below this, every row is in the document: find-in-page and screen readers see all of it. */
 const VIRTUAL_ABOVE = 100;
 
@@ -46,7 +52,9 @@ const VIRTUAL_ABOVE = 100;
  * Rows are virtual above 100. Each row is memoised on its id: data changes render cells, not the grid.
  */
 export function DataGrid(props: DataGridProps) {
-  const { columns, ids, rowHeight = ROW_HEIGHT, selected, onSelect, onOpen, sort, onSort, follow = false } = props;
+  const { ids, rowHeight = ROW_HEIGHT, selected, onSelect, onOpen, sort, onSort, follow = false } = props;
+  const narrow = useMediaQuery(NARROW) ?? false;
+  const columns = useMemo(() => (narrow ? props.columns.filter((column) => !column.wide) : props.columns), [props.columns, narrow]);
   const scroller = useRef<HTMLDivElement>(null);
   const [active, setActive] = useState<string | null>(null);
   const anchor = useRef<string | null>(null);

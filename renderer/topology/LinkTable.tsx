@@ -73,8 +73,8 @@ export function LinkTable({ ui, lanes }: { ui: StoreApi<TopologyUi>; lanes: read
       column("rtt", "76px", (lane) => (lane.rttUs === null ? "–" : us(lane.rttUs)), { align: "end", sortable: true }),
       column("tx", "94px", (lane) => <Live lane={lane} show={(of) => rate(of.forward)} />, { align: "end", sortable: true }),
       column("rx", "94px", (lane) => <Live lane={lane} show={(of) => rate(of.backward)} />, { align: "end" }),
-      column("txTotal", "88px", (lane) => <Live lane={lane} show={(of) => bytes(of.forwardBytes)} />, { align: "end" }),
-      column("rxTotal", "88px", (lane) => <Live lane={lane} show={(of) => bytes(of.backwardBytes)} />, { align: "end" }),
+      column("txTotal", "88px", (lane) => <Live lane={lane} show={(of) => bytes(of.forwardBytes)} />, { align: "end", wide: true }),
+      column("rxTotal", "88px", (lane) => <Live lane={lane} show={(of) => bytes(of.backwardBytes)} />, { align: "end", wide: true }),
       column("errors", "66px", (lane) => <Live lane={lane} show={(of) => <span style={of.errors > 0 ? { color: "var(--c-bad)", fontWeight: 600 } : undefined}>{of.errors}</span>} />, { align: "end" }),
       column("age", "76px", (lane) => <LaneAge lane={lane} />, { align: "end" }),
     ];

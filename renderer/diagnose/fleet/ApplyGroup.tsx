@@ -5,9 +5,11 @@ import type { FindingView } from "../../../electron/contract/index.js";
 import { byName } from "../../nodes/filter.js";
 import { CopyButton } from "../../shared/CopyButton.js";
 import { oneLine, printable } from "../../shared/printable.js";
+import { useReturnFocus } from "../../shared/use-return-focus.js";
 import { useConsole, useItems, useNow } from "../../store/console-hooks.js";
 import { Fold } from "../Fold.js";
 import { useSay } from "../words.js";
+import { groupRunElementId } from "./GroupRunPanel.js";
 import type { Member } from "./groups.js";
 import { choicesOf, LEFT_OUT, planOf } from "./plan.js";
 import { useGroupMender } from "./store.js";
@@ -40,6 +42,7 @@ export function ApplyGroup({ finding, members, first, onClose }: ApplyGroupProps
   const runs = useItems(mends);
   const now = useNow();
   const mender = useGroupMender();
+  const focus = useReturnFocus();
   const [ticked, setTicked] = useState<ReadonlySet<string>>(new Set([first]));
   const [parallel, setParallel] = useState<number>(STANDARD);
   const [oneFirst, setOneFirst] = useState(true);
@@ -67,7 +70,7 @@ export function ApplyGroup({ finding, members, first, onClose }: ApplyGroupProps
         onSubmit={(event) => {
           event.preventDefault();
           if (!agreed) return;
-          void mender.start({ title: finding.title, class: finding.class, plan, parallel, oneFirst }).over;
+          focus.next(groupRunElementId(mender.start({ title: finding.title, class: finding.class, plan, parallel, oneFirst }).id));
           onClose();
         }}
       >

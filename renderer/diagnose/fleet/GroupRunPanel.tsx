@@ -36,6 +36,8 @@ function What({ error }: { error: ShownError }) {
   return <NodeText text={`${error.code} ${message}`} />;
 }
 
+export const groupRunElementId = (runId: string): string => `group-run-${runId}`;
+
 /** A mend of many nodes: how far it is, the sum, the way to stop it, and each node's result. */
 export function GroupRunPanel({ run, mender, onNode }: { run: GroupRun; mender: GroupMender; onNode(nodeId: string): void }) {
   const { t } = useTranslation();
@@ -72,7 +74,7 @@ export function GroupRunPanel({ run, mender, onNode }: { run: GroupRun; mender: 
   const done = total - sum.waiting - sum.running;
   const tone = going ? "info" : sum.notMended + sum.notRun > 0 ? "bad" : "ok";
   return (
-    <section className={page.finding} data-tone={tone} data-testid="group-run" data-state={going ? "running" : "done"} data-class={run.class} aria-label={say(run.title)}>
+    <section id={groupRunElementId(run.id)} tabIndex={-1} className={page.finding} data-tone={tone} data-testid="group-run" data-state={going ? "running" : "done"} data-class={run.class} aria-label={say(run.title)}>
       <header>
         <h3>{say(run.title)}</h3>
         <span className="spacer" />

@@ -7,8 +7,10 @@ import { CopyButton } from "../../shared/CopyButton.js";
 import { ErrorNote } from "../../shared/ErrorNote.js";
 import { oneLine, printable } from "../../shared/printable.js";
 import { useAction } from "../../shared/use-action.js";
+import { useReturnFocus } from "../../shared/use-return-focus.js";
 import { useConsole, useItem, useNow } from "../../store/console-hooks.js";
 import { useSay } from "../words.js";
+import { runElementId } from "./MendRun.js";
 import css from "../diagnose.module.css";
 
 export interface ApplyDialogProps {
@@ -26,6 +28,7 @@ export function ApplyDialog({ nodeId, finding, first, onClose }: ApplyDialogProp
   const { client, nodes, mends } = useConsole();
   const name = oneLine(useItem(nodes, nodeId)?.name ?? nodeId, 60);
   const now = useNow();
+  const focus = useReturnFocus();
   const [ticked, setTicked] = useState<ReadonlySet<string>>(new Set(first));
   const [offer, setOffer] = useState<MendOffer | null>(null);
   const [refused, setRefused] = useState<ShownError | null>(null);
@@ -48,6 +51,7 @@ export function ApplyDialog({ nodeId, finding, first, onClose }: ApplyDialogProp
     if (!offer) return;
     const run = await client.request("mends.apply", { offerId: offer.offerId, commands: offer.commands.map((each) => each.command), ...(offer.secondConsent === null ? {} : { secondConsent: typed.trim() }) });
     mends.upsert(run);
+    focus.next(runElementId(run.id));
     onClose();
   });
   const expired = offer !== null && offer.expiresAtMs <= now;

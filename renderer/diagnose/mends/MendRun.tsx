@@ -14,6 +14,7 @@ import { printable } from "../../shared/printable.js";
 import { State, type Icon } from "../../shared/small.js";
 import { useAction } from "../../shared/use-action.js";
 import { useConsole, useNow } from "../../store/console-hooks.js";
+import { useDiagnoseUi } from "../store.js";
 import { BeforeAfter } from "./BeforeAfter.js";
 import css from "../diagnose.module.css";
 
@@ -39,16 +40,26 @@ function Output({ text, label }: { text: string; label: string }) {
   );
 }
 
+export const runElementId = (runId: string): string => `mend-run-${runId}`;
+
 /** A mend as it runs: each command with its output, then what the re-test says, before beside after. */
 export function MendRun({ run }: { run: MendRunView }) {
   const { t } = useTranslation();
   const { client } = useConsole();
   const now = useNow();
+  const ui = useDiagnoseUi();
+  const box = useRef<HTMLElement>(null);
+  useEffect(() => {
+    if (ui.getState().followedRun === run.id && document.activeElement === document.body) box.current?.focus();
+  }, [ui, run.id]);
   const cancel = useAction(async () => { await client.request("mends.cancel", { mendRunId: run.id }); });
   const [tone, icon] = STATES[run.state];
   const going = run.endedAtMs === null;
   return (
-    <section className={css.mendRun} data-testid="mend-run" data-state={run.state} aria-live="polite">
+    <section
+      ref={box} id={runElementId(run.id)} tabIndex={-1} className={css.mendRun} data-testid="mend-run" data-state={run.state} aria-live="polite" aria-label={t("mends.run")}
+      onFocus={() => ui.setState({ followedRun: run.id })} onBlur={(event) => { if (event.relatedTarget !== null) ui.setState({ followedRun: null }); }}
+    >
       <div className="toolbar">
         <strong><State tone={tone} icon={icon} spin={going} label={t(`mendStates.${run.state}`)} /></strong>
         <span className="dim">{duration((run.endedAtMs ?? Math.max(now, run.startedAtMs)) - run.startedAtMs)}</span>

@@ -17,6 +17,8 @@ const LANE_SPACING = 26;
 const MAX_LANES = 400;
 /** Of the busiest, in the cell view: more would hide the cells, whose fill tells the rate anyway. */
 const BUSIEST = 48;
+/** px; `words` of the style sheet. */
+const WORDS_HEIGHT = 26;
 const MIN_SCALE = 0.05;
 const MAX_SCALE = 4;
 
@@ -105,8 +107,10 @@ export class Scene {
     const margin = this.#placement.mode === "cards" ? 44 : 24;
     const { width, height } = this.#placement;
     const limit = this.#placement.mode === "cards" ? 1.25 : 1.6;
-    const scale = Math.max(MIN_SCALE, Math.min(limit, (this.#width - 2 * margin) / Math.max(1, width), (this.#height - 2 * margin) / Math.max(1, height)));
-    this.#view = { scale, x: (this.#width - width * scale) / 2, y: (this.#height - height * scale) / 2 };
+    // The sentence about what is pointed at stands over the foot of the map.
+    const free = Math.max(0, this.#height - WORDS_HEIGHT);
+    const scale = Math.max(MIN_SCALE, Math.min(limit, (this.#width - 2 * margin) / Math.max(1, width), (free - 2 * margin) / Math.max(1, height)));
+    this.#view = { scale, x: (this.#width - width * scale) / 2, y: (free - height * scale) / 2 };
     this.#fitted = true;
     this.invalidate();
   }
