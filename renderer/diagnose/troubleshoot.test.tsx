@@ -74,6 +74,17 @@ describe("pair tests", () => {
   });
 });
 
+describe("pair tests of many nodes", () => {
+  it("are not begun above what the console takes: the way to fewer is said instead", async () => {
+    open("pairs");
+    renderOver(<DiagnosePage />, { fleet: 60 });
+    await screen.findByText(/at most 2000 tests at once/);
+    expect(screen.getByTestId("pairs-start").hasAttribute("disabled")).toBe(true);
+    fireEvent.click(screen.getByText("Ring"));
+    await waitFor(() => expect(screen.getByTestId("pairs-start").hasAttribute("disabled")).toBe(false));
+  });
+});
+
 describe("hangs", () => {
   it("name the rank that holds the others up, beside what every rank did last", async () => {
     open("hangs");

@@ -38,12 +38,12 @@ export function PairTest({ test }: { test: PairTestView }) {
   const columns = useMemo<Column[]>(() => {
     const of = (key: string) => matrix.cells.get(key)!;
     return [
-      { key: "from", header: t("pairs.from"), width: "minmax(90px, 1fr)", cell: (key) => <NodeText text={items.get(of(key).from)?.name ?? of(key).from} /> },
-      { key: "to", header: t("pairs.to"), width: "minmax(90px, 1fr)", cell: (key) => <NodeText text={items.get(of(key).to)?.name ?? of(key).to} /> },
-      { key: "state", header: t("diagnose.state"), width: "110px", cell: (key) => t(`pairStates.${of(key).state}`) },
-      { key: "latency", header: t("pairs.metrics.latency"), width: "110px", align: "end", cell: (key) => (of(key).latencyUs === null ? "–" : us(of(key).latencyUs!)) },
-      { key: "bandwidth", header: t("pairs.metrics.bandwidth"), width: "140px", align: "end", cell: (key) => (of(key).bandwidthGBps === null ? "–" : gbps(of(key).bandwidthGBps!)) },
-      { key: "text", header: t("pairs.said"), width: "minmax(160px, 2fr)", cell: (key) => { const { text } = of(key); return text === null ? null : <NodeText text={say(text)} />; } },
+      { key: "from", header: t("pairs.from"), width: "minmax(112px, 1fr)", cell: (key) => <NodeText text={items.get(of(key).from)?.name ?? of(key).from} /> },
+      { key: "to", header: t("pairs.to"), width: "minmax(112px, 1fr)", cell: (key) => <NodeText text={items.get(of(key).to)?.name ?? of(key).to} /> },
+      { key: "state", header: t("diagnose.state"), width: "80px", cell: (key) => t(`pairStates.${of(key).state}`) },
+      { key: "latency", header: t("pairs.metrics.latency"), width: "100px", align: "end", cell: (key) => (of(key).latencyUs === null ? "–" : us(of(key).latencyUs!)) },
+      { key: "bandwidth", header: t("pairs.metrics.bandwidth"), width: "134px", align: "end", cell: (key) => (of(key).bandwidthGBps === null ? "–" : gbps(of(key).bandwidthGBps!)) },
+      { key: "text", header: t("pairs.said"), width: "minmax(130px, 2fr)", cell: (key) => { const { text } = of(key); return text === null ? null : <NodeText text={say(text)} />; } },
     ];
   }, [matrix, items, t, say]);
   const cell = selected === null ? undefined : matrix.cells.get(selected);
@@ -70,6 +70,7 @@ export function PairTest({ test }: { test: PairTestView }) {
         <SegmentedControl aria-label={t("pairs.metric")} value={metric} onChange={(value) => setMetric(value as Metric)} data={(["latency", "bandwidth"] as const).map((value) => ({ value, label: t(`pairs.metrics.${value}`) }))} />
         <SegmentedControl aria-label={t("pairs.form")} value={form} onChange={(value) => setForm(value as "matrix" | "table")} data={(["matrix", "table"] as const).map((value) => ({ value, label: t(`pairs.forms.${value}`), disabled: value === "matrix" && test.nodeIds.length > MATRIX_UP_TO }))} />
         <span className="spacer" />
+        {test.nodeIds.length > MATRIX_UP_TO && <span className="dim">{t("pairs.matrixUpTo", { count: MATRIX_UP_TO })}</span>}
         {form === "matrix" && <span className={css.scale}>{t("pairs.best")} <span className={css.ramp} aria-hidden /> {t("pairs.worst")}</span>}
       </div>
       {form === "matrix"

@@ -42,6 +42,7 @@ export function PairsView() {
   const [maxPairs, setMaxPairs] = useState(256);
   const picked = chosen === null ? [...items.values()].filter((node) => node.phase === "up").map((node) => node.id) : chosen.filter((id) => items.has(id));
   const count = pairCount(picked.length, sampling, maxPairs) * kinds.length;
+  const allowed = count > 0 && count <= MOST_PAIRS;
   const start = useAction(async () => {
     const made = await client.request("pairs.start", { nodeIds: picked, kinds: [...kinds], sampling, maxPairs });
     pairs.upsert(made);
@@ -50,7 +51,7 @@ export function PairsView() {
   return (
     <>
       <div className={css.side}>
-        <form className={`panel ${css.form}`} aria-label={t("pairs.form")} onSubmit={(event) => { event.preventDefault(); if (count > 0) void start.run(); }}>
+        <form className={`panel ${css.form}`} aria-label={t("pairs.form")} onSubmit={(event) => { event.preventDefault(); if (allowed) void start.run(); }}>
           <NodePicker label={t("pairs.nodes")} chosen={picked} onChange={(next) => ui.setState({ pairNodes: next })} />
           <fieldset className={css.picker}>
             <legend>{t("pairs.kinds")}</legend>
@@ -60,8 +61,9 @@ export function PairsView() {
           </fieldset>
           <SegmentedControl fullWidth aria-label={t("pairs.sampling")} value={sampling} onChange={(value) => setSampling(value as PairTestView["sampling"])} data={(["all", "ring", "random"] as const).map((value) => ({ value, label: t(`pairs.samplings.${value}`) }))} />
           {sampling === "random" && <NumberInput label={t("pairs.maxPairs")} min={1} max={MOST_PAIRS} value={maxPairs} onChange={(value) => setMaxPairs(typeof value === "number" ? Math.min(MOST_PAIRS, Math.max(1, Math.trunc(value))) : 256)} />}
+          {count > MOST_PAIRS && <p className={css.warning} role="status">{t("pairs.tooMany", { most: MOST_PAIRS })}</p>}
           {start.error && <ErrorNote error={start.error} onClose={start.clear} />}
-          <Button type="submit" leftSection={<IconPlayerPlay size={14} />} disabled={count === 0} loading={start.busy} data-testid="pairs-start">{t("pairs.start", { count })}</Button>
+          <Button type="submit" leftSection={<IconPlayerPlay size={14} />} disabled={!allowed} loading={start.busy} data-testid="pairs-start">{t("pairs.start", { count })}</Button>
         </form>
         {past.length > 1 && (
           <section className={`panel ${css.past}`} aria-label={t("pairs.past")}>
