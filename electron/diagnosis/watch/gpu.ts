@@ -25,7 +25,7 @@ const xid: Watcher = {
   id: "xid",
   triggers: ["xid (", "xid=", "xid:", "xid ", "xid-"],
   line(scan, record, text) {
-    const m = /\bXid ?\((?:PCI:)?([0-9a-f:.]{5,20})\): (\d{1,4})\b/i.exec(text);
+    const m = /\bXid ?\((?:PCI:)?([0-9a-f:.]{5,20})(?: GPU-I:\d{1,3}(?: GPU-CI:\d{1,3})?)?\): (\d{1,4})\b/i.exec(text);
     if (m) {
       if (/SXid/i.test(text) && !/NVRM: Xid/.test(text)) return;
       report(scan, record, Number(m[2]), m[1]!, text);

@@ -234,14 +234,17 @@ const vfTalk: Watcher = {
 
 const partialVfs: Watcher = {
   id: "partial_vfs",
-  triggers: ["failed to open device"],
-  line(scan, record, text) { if (/^Failed to open device/i.test(text.trim())) { const l = scan.of<Seen[]>("unopened", () => []); if (l.length < 64) l.push({ record, source: scan.source }); scan.state.set("unopened_count", ((scan.state.get("unopened_count") as number | undefined) ?? 0) + 1); } },
+  triggers: ["failed to open device", "unable to open device", "net/ib"],
+  line(scan, record, text) {
+    if (/NET\/IB ?: ?Using \[\d+\]\w/.test(text)) { scan.state.set("opened_by_nccl", true); return; }
+    if (/^Failed to open device|NET\/IB ?: ?Unable to open device/i.test(text.trim())) { const l = scan.of<Seen[]>("unopened", () => []); if (l.length < 64) l.push({ record, source: scan.source }); scan.state.set("unopened_count", ((scan.state.get("unopened_count") as number | undefined) ?? 0) + 1); }
+  },
   end(scan) {
     const l = scan.of<Seen[]>("unopened", () => []);
     if (l.length === 0) return;
     const active = portsOf(scan).find((p) => p.state === "active");
     const count = (scan.state.get("unopened_count") as number | undefined) ?? l.length;
-    if (active) scan.raise("perm.container_partial_vfs", { device: active.device, records: [l[0]!], count });
+    if (active || scan.state.get("opened_by_nccl") === true) scan.raise("perm.container_partial_vfs", { device: active?.device, records: [l[0]!], count });
     else scan.raise("perm.uverbs_denied", { records: l.slice(0, 2), count });
   },
 };
