@@ -25,13 +25,14 @@ const xid: Watcher = {
   id: "xid",
   triggers: ["xid (", "xid=", "xid:", "xid ", "xid-"],
   line(scan, record, text) {
-    const m = /\bXid ?\((?:PCI:)?([0-9a-f:.]{5,20})(?: GPU-I:\d{1,3}(?: GPU-CI:\d{1,3})?)?\): (\d{1,4})\b/i.exec(text);
+    const m = /\bXid ?\((?:PCI:)?([0-9a-fx:.*<>_-]{2,20})(?: GPU-I:\d{1,3}(?: GPU-CI:\d{1,3})?)?\): (\d{1,4})\b/i.exec(text);
     if (m) {
       if (/SXid/i.test(text) && !/NVRM: Xid/.test(text)) return;
-      report(scan, record, Number(m[2]), m[1]!, text);
+      const device = /^[0-9a-f:.]{5,20}$/i.test(m[1]!) ? m[1]! : null;
+      report(scan, record, Number(m[2]), device, text);
       const previous = /caused by previous Xid (\d{1,4})/i.exec(text);
       const cls = previous ? xidClass(Number(previous[1])) : null;
-      if (cls && previous) scan.hit(cls, record, { device: m[1]!, severity: cls === "gpu.xid_144_150" ? "critical" : undefined, params: { xid: Number(previous[1]), named: "previous" }, meaning: [`named as the cause: Xid ${previous[1]}`, `被指为原因：Xid ${previous[1]}`] });
+      if (cls && previous) scan.hit(cls, record, { device, severity: cls === "gpu.xid_144_150" ? "critical" : undefined, params: { xid: Number(previous[1]), named: "previous" }, meaning: [`named as the cause: Xid ${previous[1]}`, `被指为原因：Xid ${previous[1]}`] });
       return;
     }
     const event = /\bXid[ =:]{1,3}(\d{1,4})\b(?: on Device[=:]? ?(\S{1,60}?)(?=[,\s]|$))?/i.exec(text);
