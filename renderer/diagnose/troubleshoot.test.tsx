@@ -16,6 +16,10 @@ describe("a guide", () => {
     await waitFor(() => expect(run.dataset.verdict).toBe("cause_found"));
     expect(screen.getAllByTestId("guide-step").map((step) => step.dataset.state)).toEqual(["ok", "ok", "fault", "skipped", "skipped", "skipped"]);
     const card = within(run).getByTestId("finding");
+    // What came with the conclusion stands below the checks that were there before it.
+    expect(screen.getAllByTestId("guide-step").at(-1)!.compareDocumentPosition(card) & Node.DOCUMENT_POSITION_FOLLOWING).toBeTruthy();
+    fireEvent.click(within(run).getByRole("button", { name: "Go to the cause" }));
+    expect(document.activeElement?.contains(card)).toBe(true);
     expect(within(card).getByText(/gpu-02/)).toBeTruthy();
     fireEvent.click(within(run).getByRole("button", { name: "Again" }));
     expect(await screen.findByTestId("guide-start")).toBeTruthy();

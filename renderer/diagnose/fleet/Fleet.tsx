@@ -46,7 +46,7 @@ export function Fleet({ onNode }: { onNode(nodeId: string): void }) {
     return { open: next };
   }), [ui]);
   return (
-    <div className={page.report} data-testid="overview" ref={box}>
+    <div className={`${page.report} ${css.fleet}`} data-testid="overview" ref={box}>
       <div className="toolbar">
         <h2>{t("diagnose.overview")}</h2>
         {running > 0 && <State tone="info" icon={IconLoader2} spin label={t("diagnose.runningNodes", { count: running })} />}

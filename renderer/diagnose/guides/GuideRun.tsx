@@ -1,4 +1,5 @@
 import { Button } from "@mantine/core";
+import { useRef } from "react";
 import { useTranslation } from "react-i18next";
 import IconCircleCheck from "@tabler/icons-react/icons/IconCircleCheck";
 import IconCircleDashed from "@tabler/icons-react/icons/IconCircleDashed";
@@ -54,12 +55,37 @@ function Step({ step, many }: { step: GuideStepView; many: boolean }) {
   );
 }
 
+/** One line that is there from the start: what is asked now, and in the end what it came to. */
+function Conclusion({ run, onCause }: { run: GuideRunView; onCause(): void }) {
+  const { t } = useTranslation();
+  const say = useSay();
+  const { conclusion } = run;
+  if (!conclusion) {
+    const step = run.steps.find((each) => each.state === "running");
+    if (run.state === "failed") return null;
+    return (
+      <div className={css.conclusion} role="status">
+        {run.state === "cancelled" ? <span className="dim">{t("guides.cancelled")}</span> : <><State tone="info" icon={IconLoader2} spin label={t("guides.states.running")} />{step && <span>{say(step.question)}</span>}</>}
+      </div>
+    );
+  }
+  const [tone, icon] = VERDICTS[conclusion.verdict];
+  return (
+    <div className={css.conclusion} data-tone={tone} role="status">
+      <State tone={tone} icon={icon} label={t(`guides.verdicts.${conclusion.verdict}`)} />
+      <span>{say(conclusion.text)}</span>
+      {conclusion.cards.length > 0 && <><span className="spacer" /><Button size="compact-xs" variant="default" onClick={onCause}>{t("guides.showCause", { count: conclusion.cards.length })}</Button></>}
+    </div>
+  );
+}
+
 /** A guide as it runs: its checks one after the other, the path that it walked, and the card or cards that it ends in. */
 export function GuideRun({ run, guide, onAgain }: { run: GuideRunView; guide: GuideView; onAgain(): void }) {
   const { t } = useTranslation();
   const say = useSay();
   const { client, nodes } = useConsole();
   const items = useItems(nodes);
+  const cause = useRef<HTMLDivElement>(null);
   const cancel = useAction(async () => { await client.request("guides.cancel", { guideRunId: run.id }); });
   const name = (id: string) => oneLine(items.get(id)?.name ?? id, 40);
   const done = run.steps.filter((step) => step.state !== "pending" && step.state !== "running").length;
@@ -76,19 +102,18 @@ export function GuideRun({ run, guide, onAgain }: { run: GuideRunView; guide: Gu
       </div>
       {cancel.error && <ErrorNote error={cancel.error} onClose={cancel.clear} />}
       {run.error && <ErrorNote error={run.error} />}
-      {run.conclusion && (
-        <div className={css.conclusion} data-tone={VERDICTS[run.conclusion.verdict][0]} role="status">
-          <State tone={VERDICTS[run.conclusion.verdict][0]} icon={VERDICTS[run.conclusion.verdict][1]} label={t(`guides.verdicts.${run.conclusion.verdict}`)} />
-          <span>{say(run.conclusion.text)}</span>
-        </div>
-      )}
-      {run.state === "cancelled" && <p className="dim">{t("guides.cancelled")}</p>}
-      {run.conclusion?.cards.map((card) => <FindingCard key={`${card.nodeId}/${card.finding.id}`} finding={card.finding} nodeId={card.nodeId} nodeName={name(card.nodeId)} />)}
-      {run.paths.map((path, index) => <PathStrip key={index} path={path} />)}
+      <Conclusion run={run} onCause={() => cause.current?.focus()} />
+      {/* What comes with the conclusion stands below what was there before it: nothing that is read moves away. */}
       <section className={css.block}>
         <h3>{t("guides.checks")}</h3>
         <ol className={css.guideSteps}>{run.steps.map((step, index) => <Step key={`${step.id}/${index}`} step={step} many={run.nodeIds.length > 1} />)}</ol>
       </section>
+      {run.paths.map((path, index) => <PathStrip key={index} path={path} />)}
+      {run.conclusion && run.conclusion.cards.length > 0 && (
+        <div ref={cause} tabIndex={-1} className={css.result} role="region" aria-label={t("guides.causes")}>
+          {run.conclusion.cards.map((card) => <FindingCard key={`${card.nodeId}/${card.finding.id}`} finding={card.finding} nodeId={card.nodeId} nodeName={name(card.nodeId)} />)}
+        </div>
+      )}
     </div>
   );
 }

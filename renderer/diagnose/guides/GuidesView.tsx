@@ -17,6 +17,8 @@ import { GuideRun } from "./GuideRun.js";
 import { useGuideList } from "./use-guides.js";
 import css from "../diagnose.module.css";
 
+/** As many as one run of a guide takes. */
+const MOST_NODES = 64;
 const MAX_NODES: Record<GuideView["takes"], number | undefined> = { node: 1, pair: 2, nodes: undefined };
 const enough = (guide: GuideView, count: number): boolean => (guide.takes === "pair" ? count === 2 : guide.takes === "node" ? count === 1 : count >= 1);
 
@@ -45,8 +47,8 @@ function StartGuide({ guide }: { guide: GuideView }) {
       <NodePicker label={t(`guides.takes.${guide.takes}`)} chosen={picked} onChange={(next) => ui.setState({ chosen: new Set(next) })} {...(max === undefined ? {} : { max })} />
       {start.error && <ErrorNote error={start.error} onClose={start.clear} />}
       <div className="toolbar">
-        <Button leftSection={<IconPlayerPlay size={14} />} disabled={!enough(guide, picked.length)} loading={start.busy} onClick={() => void start.run()} data-testid="guide-start">{t("guides.start")}</Button>
-        <span className="dim">{t("guides.changesNothing")}</span>
+        <Button leftSection={<IconPlayerPlay size={14} />} disabled={!enough(guide, picked.length) || picked.length > MOST_NODES} loading={start.busy} onClick={() => void start.run()} data-testid="guide-start">{t("guides.start")}</Button>
+        {picked.length > MOST_NODES ? <span className={css.warning} role="status">{t("guides.tooMany", { most: MOST_NODES })}</span> : <span className="dim">{t("guides.changesNothing")}</span>}
       </div>
     </div>
   );
