@@ -7,6 +7,7 @@
 #include <random>
 #include <vector>
 
+#include "core/comm.hpp"
 #include "core/env.hpp"
 #include "core/float16.hpp"
 #include "core/names.hpp"
@@ -143,4 +144,20 @@ TEST_CASE("a setting that is no number is named") {
   unsetenv("STEPCCL_IB_TIMEOUT");
   REQUIRE(both.ok());
   CHECK(both.value().ib_timeout == 14);
+}
+
+TEST_CASE("a stopped process may stay silent for a third of the timeout, unless its limit is given") {
+  const auto limit_ms = [](std::uint32_t timeout_ms, std::uint32_t given_ms) {
+    stepccl_config_t config = STEPCCL_CONFIG_INIT;
+    config.timeout_ms = timeout_ms;
+    config.heartbeat_timeout_ms = given_ms;
+    auto settings = Settings::resolve(&config);
+    REQUIRE(settings.ok());
+    return settings.value().heartbeat_timeout_ms;
+  };
+  CHECK(limit_ms(0, 0) == 10'000);
+  CHECK(limit_ms(5'000, 0) == 10'000);
+  CHECK(limit_ms(600'000, 0) == 200'000);
+  CHECK(limit_ms(600'000, 2'500) == 2'500);
+  CHECK(limit_ms(600'000, UINT32_MAX) == 0);
 }

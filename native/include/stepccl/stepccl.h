@@ -234,7 +234,7 @@ typedef struct stepccl_config {
 	const char *net_interface; /* NULL = STEPCCL_SOCKET_IFNAME, NCCL_SOCKET_IFNAME, else the route to rank 0 */
 	const char *ib_hca;        /* NULL = STEPCCL_IB_HCA, NCCL_IB_HCA, else the device of the data address */
 	int32_t ib_gid_index;      /* -1 = STEPCCL_IB_GID_INDEX, NCCL_IB_GID_INDEX, else RoCE v2 of the data address */
-	uint32_t heartbeat_timeout_ms; /* silence that counts as death; 0 = STEPCCL_HEARTBEAT_TIMEOUT_MS, else 10000; UINT32_MAX = never. Rank 0's counts */
+	uint32_t heartbeat_timeout_ms; /* silence of a process that counts as death; 0 = STEPCCL_HEARTBEAT_TIMEOUT_MS, else a third of the timeout, 10000 at least; UINT32_MAX = never. Rank 0's counts */
 	/* Since the first published version: */
 	const char *calibration_file; /* what stepccl-perf --calibrate wrote; NULL = STEPCCL_CALIBRATION_FILE; "" = none. Rank 0's counts */
 	uint64_t fusion_bytes;     /* asynchronous all_reduces of one type and reduction are collected up to this size; 0 =

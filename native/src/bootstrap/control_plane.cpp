@@ -4,6 +4,7 @@
 
 #include <sys/eventfd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -99,7 +100,7 @@ Status ControlPlane::reach_rank_zero(Deadline deadline, const std::function<Stat
   for (int wait_ms = 50;; wait_ms = std::min(wait_ms * 2, 500)) {
     auto connected = connect_to(options_.id.endpoint, deadline, {});
     if (connected.ok()) {
-      tune_socket(connected.value().get(), options_.timeout_ms);
+      tune_socket(connected.value().get(), std::min(options_.timeout_ms, kDeadHostMs));
       Status status = client_handshake(connected.value().get(), key_, Role::control, deadline, {});
       if (status.ok()) {
         sockaddr_storage local{};

@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cerrno>
 
 #include "bootstrap/control_plane.hpp"
@@ -80,7 +81,7 @@ void ControlPlane::handle_accepted(std::vector<Acceptor::Accepted>& accepted) {
     if (entry.hello.role == static_cast<std::uint8_t>(Role::control)) {
       const auto [it, added] = links_.try_emplace(entry.hello.rank, entry.hello.rank, std::move(entry.fd), options_.world);
       if (!added) continue;
-      tune_socket(it->second.fd.get(), options_.timeout_ms);
+      tune_socket(it->second.fd.get(), std::min(options_.timeout_ms, kDeadHostMs));
       it->second.last_heard_ns = monotonic_ns();
       handle_input(it->second);
     } else {

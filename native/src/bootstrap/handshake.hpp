@@ -58,6 +58,9 @@ class ServerHandshake {
 // Connects a new non-blocking socket. PEER_UNREACHABLE, TIMEOUT, ABORTED.
 [[nodiscard]] Expected<Fd> connect_to(const Endpoint& endpoint, Deadline deadline, const std::function<bool()>& cancelled);
 
+// Control connections: a host that acknowledges nothing for so long is gone; one that does may run a process which is only stopped.
+inline constexpr std::uint32_t kDeadHostMs = 10'000;
+
 // Options of every TCP connection: no delay, keepalive, and a bound on unacknowledged data.
 void tune_socket(int fd, std::uint32_t user_timeout_ms) noexcept;
 

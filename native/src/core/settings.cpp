@@ -78,7 +78,7 @@ Expected<Settings> Settings::resolve(const stepccl_config_t* given) {
     return own != nullptr ? std::string(own) : fallback.value_or(otherwise);
   };
   settings.timeout_ms = or_number(config.timeout_ms, env.timeout_ms, 30'000);
-  settings.heartbeat_timeout_ms = or_number(config.heartbeat_timeout_ms, env.heartbeat_timeout_ms, 10'000);
+  settings.heartbeat_timeout_ms = or_number(config.heartbeat_timeout_ms, env.heartbeat_timeout_ms, std::max<std::uint32_t>(10'000, settings.timeout_ms / 3));
   if (settings.heartbeat_timeout_ms == UINT32_MAX) settings.heartbeat_timeout_ms = 0;
 
   settings.transports = config.transports;
