@@ -28,6 +28,8 @@ export function useShortcuts(): void {
         if (page) {
           event.preventDefault();
           go(page);
+          // The next Tab is the first stop of the page, not of the header.
+          document.getElementById("main")?.focus();
         }
         return;
       }

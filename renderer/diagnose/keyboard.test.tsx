@@ -17,7 +17,8 @@ describe("without a mouse", () => {
     press("g");
     press("d");
     await screen.findByTestId("overview");
-    tabTo(named("Check all nodes"));
+    expect(document.activeElement?.id).toBe("main");
+    tabTo(named("Check all nodes"), 8);
     press("Enter");
     await screen.findByText("Cancel the checks");
     await screen.findByTestId("run-checks", {}, { timeout: 20_000 });
