@@ -43,6 +43,7 @@ target_sources(stepccl_objects PRIVATE
   src/cuda/mesh.cpp
   src/cuda/operation.cpp
   src/cuda/paging.cpp
+  src/cuda/pairs.cpp
   src/cuda/pipeline.cpp
   src/cuda/pool.cpp
   src/cuda/run.cpp

@@ -1,28 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
-// A libcuda.so.1 over host memory, for tests: two GPUs of one process, whose streams are threads and whose memory is
-// mapped from memfds, so that the engine's own pool, copies, flags and epochs run for real. There are no kernels and no
-// graphs.
-#include <cuda.h>
+// A libcuda.so.1 over host memory, for tests: eight GPUs of one process, whose streams are threads and whose memory is
+// mapped from memfds, so that the engine's own pool, copies, flags and epochs run for real. Its kernels do what the engine's
+// are to do, by simpler means; see cuda_emulator_kernels.cpp.
+#include "cuda_emulator.hpp"
+
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <cstdlib>
 #include <cstring>
-#include <deque>
-#include <functional>
 #include <map>
 #include <mutex>
 #include <string>
-#include <thread>
+#include <set>
 #include <vector>
+
+using emulator::Stream;
+using emulator::wait_until;
 
 namespace {
 
-constexpr int kDevices = 2;
+constexpr int kDevices = 8;
 constexpr std::size_t kDeviceBytes = std::size_t{1} << 30;
 constexpr std::size_t kGranule = std::size_t{2} << 20;
 
@@ -62,66 +63,13 @@ const Region* region_of(CUdeviceptr address, CUdeviceptr* base = nullptr) {
   return &next->second;
 }
 
-// Work of one stream, in order, on a thread of its own.
-class Stream {
- public:
-  Stream() : thread_([this] { run(); }) {}
-  ~Stream() {
-    {
-      const std::lock_guard lock(mutex_);
-      ending_ = true;
-    }
-    changed_.notify_all();
-    thread_.join();
-  }
-  void add(std::function<void()> work) {
-    const std::lock_guard lock(mutex_);
-    work_.push_back(std::move(work));
-    changed_.notify_all();
-  }
-  void drain() {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return work_.empty() && !busy_; });
-  }
-
- private:
-  void run() {
-    std::unique_lock lock(mutex_);
-    for (;;) {
-      changed_.wait(lock, [this] { return ending_ || !work_.empty(); });
-      if (work_.empty()) return;
-      auto work = std::move(work_.front());
-      work_.pop_front();
-      busy_ = true;
-      lock.unlock();
-      work();
-      lock.lock();
-      busy_ = false;
-      changed_.notify_all();
-    }
-  }
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::deque<std::function<void()>> work_;
-  bool busy_ = false;
-  bool ending_ = false;
-  std::thread thread_;
-};
-
-struct Event {
-  std::atomic<std::uint64_t> recorded{0};
-  std::atomic<std::uint64_t> reached{0};
-};
+std::set<std::pair<int, Stream*>> streams;  // by device
 
 Stream& of(CUstream stream) {
   static Stream fallback[kDevices];
   return stream == nullptr || stream == CU_STREAM_LEGACY ? fallback[current_device()] : *reinterpret_cast<Stream*>(stream);
 }
-Event& of(CUevent event) { return *reinterpret_cast<Event*>(event); }
-
-void wait_until(const std::function<bool()>& there) {
-  while (!there()) std::this_thread::sleep_for(std::chrono::microseconds(20));
-}
+emulator::Event& of(CUevent event) { return *reinterpret_cast<emulator::Event*>(event); }
 
 template <class T>
 T load(CUdeviceptr address) {
@@ -149,7 +97,7 @@ void carry_out(const CUstreamBatchMemOpParams& op) {
 }
 
 CUresult copy(CUdeviceptr to, const void* from, std::size_t bytes, CUstream stream) {
-  of(stream).add([=] { std::memcpy(at(to), from, bytes); });
+  emulator::add(of(stream), [=] { std::memcpy(at(to), from, bytes); });
   return CUDA_SUCCESS;
 }
 
@@ -203,7 +151,17 @@ EXPORT cuCtxPopCurrent_v2(CUcontext* context) {
 }
 EXPORT cuCtxGetCurrent(CUcontext* context) { return *context = stack.empty() ? nullptr : stack.back(), CUDA_SUCCESS; }
 EXPORT cuCtxGetDevice(CUdevice* device) { return *device = current_device(), CUDA_SUCCESS; }
-EXPORT cuCtxSynchronize() { return CUDA_SUCCESS; }
+EXPORT cuCtxSynchronize() {
+  std::vector<Stream*> all = {&of(CUstream{})};
+  {
+    const std::lock_guard lock(mutex);
+    for (const auto& [device, stream] : streams) {
+      if (device == current_device()) all.push_back(stream);
+    }
+  }
+  for (Stream* stream : all) stream->drain();
+  return CUDA_SUCCESS;
+}
 EXPORT cuCtxEnablePeerAccess(CUcontext, unsigned) { return CUDA_SUCCESS; }
 EXPORT cuCtxGetStreamPriorityRange(int* least, int* greatest) { return *least = 0, *greatest = -1, CUDA_SUCCESS; }
 EXPORT cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode*) { return CUDA_SUCCESS; }
@@ -216,36 +174,44 @@ EXPORT cuModuleGetFunction(CUfunction* function, CUmodule, const char* name) {
   return *function = reinterpret_cast<CUfunction>(functions().size() - 1), CUDA_SUCCESS;
 }
 EXPORT cuFuncSetAttribute(CUfunction, CUfunction_attribute, int) { return CUDA_SUCCESS; }
-EXPORT cuLaunchKernel(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream, void**, void**) { return CUDA_ERROR_NOT_SUPPORTED; }
+EXPORT cuLaunchKernel(CUfunction function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream stream, void** parameters, void**) {
+  std::string name;
+  {
+    const std::lock_guard lock(mutex);
+    name = functions().at(reinterpret_cast<std::size_t>(function));
+  }
+  auto work = emulator::kernel(name, parameters[0]);
+  if (!work) return CUDA_ERROR_NOT_SUPPORTED;
+  return emulator::add(of(stream), std::move(work)), CUDA_SUCCESS;
+}
 
-EXPORT cuStreamCreateWithPriority(CUstream* stream, unsigned, int) { return *stream = reinterpret_cast<CUstream>(new Stream), CUDA_SUCCESS; }
-EXPORT cuStreamDestroy_v2(CUstream stream) { return delete reinterpret_cast<Stream*>(stream), CUDA_SUCCESS; }
+EXPORT cuStreamCreateWithPriority(CUstream* stream, unsigned, int) {
+  auto* made = new Stream;
+  const std::lock_guard lock(mutex);
+  streams.emplace(current_device(), made);
+  return *stream = reinterpret_cast<CUstream>(made), CUDA_SUCCESS;
+}
+EXPORT cuStreamDestroy_v2(CUstream stream) {
+  auto* gone = reinterpret_cast<Stream*>(stream);
+  {
+    const std::lock_guard lock(mutex);
+    std::erase_if(streams, [&](const auto& one) { return one.second == gone; });
+  }
+  return delete gone, CUDA_SUCCESS;
+}
 EXPORT cuStreamSynchronize(CUstream stream) { return of(stream).drain(), CUDA_SUCCESS; }
-EXPORT cuStreamGetCaptureInfo_v2(CUstream, CUstreamCaptureStatus* status, cuuint64_t*, CUgraph*, const CUgraphNode**, std::size_t*) {
-  return *status = CU_STREAM_CAPTURE_STATUS_NONE, CUDA_SUCCESS;
-}
-EXPORT cuStreamWaitEvent(CUstream stream, CUevent event, unsigned) {
-  Event* one = &of(event);
-  const std::uint64_t target = one->recorded.load();
-  of(stream).add([=] { wait_until([&] { return one->reached.load() >= target; }); });
-  return CUDA_SUCCESS;
-}
+EXPORT cuStreamWaitEvent(CUstream stream, CUevent event, unsigned) { return emulator::wait(of(stream), of(event)), CUDA_SUCCESS; }
 EXPORT cuStreamBatchMemOp_v2(CUstream stream, unsigned count, CUstreamBatchMemOpParams* ops, unsigned) {
-  for (unsigned i = 0; i < count; ++i) of(stream).add([op = ops[i]] { carry_out(op); });
+  for (unsigned i = 0; i < count; ++i) emulator::add(of(stream), [op = ops[i]] { carry_out(op); });
   return CUDA_SUCCESS;
 }
-EXPORT cuEventCreate(CUevent* event, unsigned) { return *event = reinterpret_cast<CUevent>(new Event), CUDA_SUCCESS; }
+EXPORT cuEventCreate(CUevent* event, unsigned) { return *event = reinterpret_cast<CUevent>(new emulator::Event), CUDA_SUCCESS; }
 EXPORT cuEventDestroy_v2(CUevent event) { return delete &of(event), CUDA_SUCCESS; }
-EXPORT cuEventRecord(CUevent event, CUstream stream) {
-  Event* one = &of(event);
-  const std::uint64_t number = one->recorded.fetch_add(1) + 1;
-  of(stream).add([=] { one->reached.store(number); });
-  return CUDA_SUCCESS;
-}
-EXPORT cuEventQuery(CUevent event) { return of(event).reached.load() >= of(event).recorded.load() ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY; }
+EXPORT cuEventRecord(CUevent event, CUstream stream) { return emulator::record(of(event), of(stream)), CUDA_SUCCESS; }
+EXPORT cuEventQuery(CUevent event) { return of(event).passed() ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY; }
 EXPORT cuEventSynchronize(CUevent event) {
-  Event* one = &of(event);
-  wait_until([=] { return one->reached.load() >= one->recorded.load(); });
+  emulator::Event* one = &of(event);
+  wait_until([=] { return one->passed(); });
   return CUDA_SUCCESS;
 }
 
@@ -348,7 +314,7 @@ EXPORT cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void* from, std::size_t bytes,
 EXPORT cuMemcpyDtoHAsync_v2(void* to, CUdeviceptr from, std::size_t bytes, CUstream stream) { return copy(reinterpret_cast<CUdeviceptr>(to), at(from), bytes, stream); }
 EXPORT cuMemcpyDtoH_v2(void* to, CUdeviceptr from, std::size_t bytes) { return std::memcpy(to, at(from), bytes), CUDA_SUCCESS; }
 EXPORT cuMemsetD8Async(CUdeviceptr to, unsigned char value, std::size_t bytes, CUstream stream) {
-  of(stream).add([=] { std::memset(at(to), value, bytes); });
+  emulator::add(of(stream), [=] { std::memset(at(to), value, bytes); });
   return CUDA_SUCCESS;
 }
 EXPORT cuPointerGetAttributes(unsigned count, CUpointer_attribute* wanted, void** values, CUdeviceptr address) {
@@ -374,8 +340,5 @@ EXPORT cuIpcGetMemHandle(CUipcMemHandle* handle, CUdeviceptr address) { return s
 EXPORT cuIpcOpenMemHandle_v2(CUdeviceptr* address, CUipcMemHandle handle, unsigned) { return std::memcpy(address, &handle, sizeof *address), CUDA_SUCCESS; }
 EXPORT cuIpcCloseMemHandle(CUdeviceptr) { return CUDA_SUCCESS; }
 
-EXPORT cuUserObjectCreate(CUuserObject*, void*, CUhostFn, unsigned, unsigned) { return CUDA_ERROR_NOT_SUPPORTED; }
-EXPORT cuUserObjectRelease(CUuserObject, unsigned) { return CUDA_ERROR_NOT_SUPPORTED; }
-EXPORT cuGraphRetainUserObject(CUgraph, CUuserObject, unsigned, unsigned) { return CUDA_ERROR_NOT_SUPPORTED; }
 EXPORT cuGetErrorName(CUresult result, const char** text) { return *text = result == CUDA_ERROR_OUT_OF_MEMORY ? "CUDA_ERROR_OUT_OF_MEMORY" : "CUDA_ERROR", CUDA_SUCCESS; }
 EXPORT cuGetErrorString(CUresult, const char** text) { return *text = "emulated", CUDA_SUCCESS; }

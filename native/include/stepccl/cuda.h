@@ -275,7 +275,10 @@ STEPCCL_API stepccl_result_t stepccl_cuda_all_to_all_v(stepccl_cuda_t engine, co
 						       stepccl_cuda_stream_t stream, stepccl_cuda_call_t *call) STEPCCL_NOEXCEPT;
 /*
  * Between two ranks: only they make the call. Matched in order for each pair. The stream waits until the other side's
- * stream has come to its call: two ranks that send to each other must put both calls into one group.
+ * stream has come to its call: two ranks that send to each other must put both calls into one group. Long messages go by copy
+ * engine, without a thread block, where both ranks make the call within 2 ms of each other and the receiver's buffer can be shared;
+ * call->path = COPY_ENGINE wants that in any size, then the calling thread waits for the peer's call, up to the timeout.
+ * Errors: also MISMATCH where the two lengths are seen to differ.
  */
 STEPCCL_API stepccl_result_t stepccl_cuda_send(stepccl_cuda_t engine, const void *send, size_t count, stepccl_datatype_t datatype,
 					       uint32_t peer, stepccl_cuda_stream_t stream, stepccl_cuda_call_t *call) STEPCCL_NOEXCEPT;

@@ -123,6 +123,7 @@ Status Engine::start() {
   ledger_ = std::move(ledger.value());
 
   if (status = open_meeting(); !status.ok()) return status;
+  if (status = open_pairs(); !status.ok()) return status;
   if (status = make_streams(); !status.ok()) return status;
   if (status = make_pool(); !status.ok()) return status;
   if (status = make_lanes(); !status.ok()) return status;

@@ -6,6 +6,7 @@
 // after it has seen this rank's "complete", which follows this rank's reset of "ready" in stream order; and likewise for
 // "complete". No sequence number is involved, so a captured graph may be replayed and mixed with eager calls.
 #include <algorithm>
+#include <bit>
 
 #include "cuda/engine.hpp"
 
@@ -19,6 +20,14 @@ CUstreamBatchMemOpParams write_value(CUdeviceptr address, std::uint32_t value) {
   op.writeValue.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32;
   op.writeValue.address = address;
   op.writeValue.value = value;
+  op.writeValue.flags = CU_STREAM_WRITE_VALUE_DEFAULT;
+  return op;
+}
+CUstreamBatchMemOpParams write_wide(CUdeviceptr address, std::uint64_t value) {
+  CUstreamBatchMemOpParams op{};
+  op.writeValue.operation = CU_STREAM_MEM_OP_WRITE_VALUE_64;
+  op.writeValue.address = address;
+  op.writeValue.value64 = value;
   op.writeValue.flags = CU_STREAM_WRITE_VALUE_DEFAULT;
   return op;
 }
@@ -50,23 +59,29 @@ Status Engine::submit(CUstream stream, std::vector<CUstreamBatchMemOpParams>& op
   return {};
 }
 
-Status Engine::synchronise(Flight& flight, CUstream stream, Phase phase) {
+Status Engine::synchronise(Flight& flight, CUstream stream, Phase phase, std::uint32_t peers) {
   const Lane& lane = *flight.lane;
-  const CUdeviceptr word = words_ + 128 + flight.lane_index * 4;
+  const CUdeviceptr word = words_ + 128 + flight.lane_index * 8;
+  peers &= ((1u << world_) - 1u) & ~(1u << rank_);
   const auto slot = [&](std::uint32_t from) { return phase == Phase::kReady ? LaneLayout::ready(from) : LaneLayout::complete(from); };
   std::vector<CUstreamBatchMemOpParams> ops;
   for (std::uint32_t step = 1; step < world_; ++step) {
     const std::uint32_t peer = (rank_ + step) % world_;
-    post(ops, lane.base[peer] + slot(rank_), 1);
+    if ((peers >> peer & 1u) != 0) post(ops, lane.base[peer] + slot(rank_), 1);
   }
-  if (phase == Phase::kReady) post(ops, word, 1);  // 1: an operation of this lane has begun
-  for (std::uint32_t step = 1; step < world_; ++step) await(ops, lane.local + slot((rank_ + step) % world_));
-  if (phase == Phase::kComplete) post(ops, word, 0);
+  // An operation of this lane has begun: 1, or for one peer 2 + it. Either way the watcher's mark behind the word goes.
+  if (phase == Phase::kReady) ops.push_back(write_wide(word, std::has_single_bit(peers) ? 2u + static_cast<std::uint32_t>(std::countr_zero(peers)) : 1u));
+  for (std::uint32_t step = 1; step < world_; ++step) {
+    const std::uint32_t peer = (rank_ + step) % world_;
+    if ((peers >> peer & 1u) != 0) await(ops, lane.local + slot(peer));
+  }
+  if (phase == Phase::kComplete) ops.push_back(write_wide(word, 0));
   return submit(stream, ops);
 }
 
 bool Engine::copies_possible(const Operation& operation) const {
-  if (world_ < 2 || operation.pairwise() || !stream_memory_ops_) return false;
+  if (world_ < 2 || !stream_memory_ops_) return false;
+  if (operation.pairwise()) return all_agreed(operation);
   const std::uint64_t bytes = operation.bytes();
   if (bytes == 0) return false;
   switch (operation.kind) {
@@ -80,17 +95,7 @@ bool Engine::copies_possible(const Operation& operation) const {
 }
 
 Status Engine::launch_copies(Flight& flight, const Operation& operation) {
-  if (operation.varying) {
-    std::vector<Copy> blocks;
-    for (std::uint32_t step = 0; step < world_; ++step) {
-      const std::uint32_t peer = (rank_ + step) % world_;
-      const std::uint64_t bytes = operation.send_bytes[peer];
-      const auto from = reinterpret_cast<CUdeviceptr>(operation.send_to[peer]);
-      const CUdeviceptr to = step == 0 ? reinterpret_cast<CUdeviceptr>(operation.recv_from[peer]) : varying_to_[peer];
-      if (bytes != 0) blocks.push_back({to, from, bytes, step == 0});
-    }
-    return run_copies(flight, blocks);
-  }
+  if (operation.pairwise()) return launch_agreed(flight, operation);
   const std::uint64_t bytes = operation.bytes();
   const auto send = reinterpret_cast<CUdeviceptr>(operation.send);
   const auto recv = reinterpret_cast<CUdeviceptr>(operation.recv);
@@ -132,10 +137,10 @@ Status Engine::launch_copies(Flight& flight, const Operation& operation) {
   return run_copies(flight, copies);
 }
 
-Status Engine::run_copies(Flight& flight, const std::vector<Copy>& copies) {
+Status Engine::run_copies(Flight& flight, const std::vector<Copy>& copies, std::uint32_t peers) {
   // Local copies wait for no peer, but let the link begin first.
   STEPCCL_CU(*driver_, kPhase, cuEventRecord, fork_, flight.stream);
-  if (Status status = synchronise(flight, flight.stream, Phase::kReady); !status.ok()) return status;
+  if (Status status = synchronise(flight, flight.stream, Phase::kReady, peers); !status.ok()) return status;
   std::uint32_t used = 0;  // sides to join, by bit
   std::uint32_t next = 0;
   if (config_.dma_concurrency > 1) STEPCCL_CU(*driver_, kPhase, cuEventRecord, side_events_[0], flight.stream);
@@ -163,7 +168,7 @@ Status Engine::run_copies(Flight& flight, const std::vector<Copy>& copies) {
     STEPCCL_CU(*driver_, kPhase, cuEventRecord, side_events_[side], side_streams_[side]);
     STEPCCL_CU(*driver_, kPhase, cuStreamWaitEvent, flight.stream, side_events_[side], 0);
   }
-  return synchronise(flight, flight.stream, Phase::kComplete);
+  return synchronise(flight, flight.stream, Phase::kComplete, peers);
 }
 
 }  // namespace stepccl::cuda

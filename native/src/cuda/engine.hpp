@@ -166,11 +166,21 @@ class Engine {
 
   // guests.cpp: plain buffers as windows, for one call
   [[nodiscard]] Status invite_guests(const Operation& operation, bool capturing);
-  [[nodiscard]] BufferRef locate(const void* pointer, std::uint64_t bytes, bool& fresh);
+  [[nodiscard]] BufferRef locate(const void* pointer, std::uint64_t bytes, std::uint32_t readers, bool& fresh);
   [[nodiscard]] CUdeviceptr open_segment(std::uint32_t peer, std::uint32_t index);
   [[nodiscard]] CUdeviceptr peer_address(const BufferRef& ref, std::uint32_t peer);
   void tend_own_segments();
   void tend_segments();
+
+  // pairs.cpp: sends and receives
+  [[nodiscard]] Status open_pairs();
+  [[nodiscard]] Status invite_pairs(const Operation& operation, bool forced, bool capturing);
+  [[nodiscard]] Status launch_agreed(Flight& flight, const Operation& operation);
+  [[nodiscard]] Status launch_mixed(Flight& flight, const Operation& operation);
+  [[nodiscard]] bool all_agreed(const Operation& operation) const {
+    const std::uint32_t others = (operation.varying ? (1u << world_) - 1u : operation.involved) & ~(1u << rank_);
+    return operation.pairwise() && others != 0 && (agreed_ & others) == others;
+  }
 
   // exchange.cpp: kernels through lanes
   [[nodiscard]] Status launch_exchange(Flight& flight, const Operation& operation, Kernels::Kind kind);
@@ -196,14 +206,14 @@ class Engine {
   [[nodiscard]] Status make_places(Lane& lane);
   static constexpr std::uint64_t kPlacesBytes = 64u << 20;  // of a lane that runs a pipeline
   enum class Phase { kReady, kComplete };
-  [[nodiscard]] Status synchronise(Flight& flight, CUstream stream, Phase phase);
+  [[nodiscard]] Status synchronise(Flight& flight, CUstream stream, Phase phase, std::uint32_t peers = ~0u);  // bit by peer
   struct Copy {
     CUdeviceptr to = 0;
     CUdeviceptr from = 0;
     std::uint64_t bytes = 0;
     bool local = false;
   };
-  [[nodiscard]] Status run_copies(Flight& flight, const std::vector<Copy>& copies);
+  [[nodiscard]] Status run_copies(Flight& flight, const std::vector<Copy>& copies, std::uint32_t peers = ~0u);
   // paging.cpp
   [[nodiscard]] Status make_pages(std::uint64_t page_bytes, std::uint32_t prefetch_depth);
   [[nodiscard]] Status change_paging(std::uint64_t page_bytes, std::uint32_t prefetch_depth);
@@ -274,8 +284,15 @@ class Engine {
   Meeting meeting_;
   std::array<Window, 2> guests_;     // of the call that is being made
   std::uint32_t guest_count_ = 0;
-  bool varying_agreed_ = false;      // all_to_all_v: where each peer wants this rank's block
-  std::array<CUdeviceptr, kMaxRanks> varying_to_{};
+  // all_to_all_v, send and receive: the peers, bit by rank, to which copy engines write in this call, and where
+  std::uint32_t agreed_ = 0;
+  std::array<CUdeviceptr, kMaxRanks> peer_to_{};
+  struct Pair {
+    Meeting meeting;
+    std::uint32_t misses = 0;     // times in a row that it did not agree
+    std::uint32_t leave_out = 0;  // calls before it meets again
+  };
+  std::vector<Pair> pairs_;          // by peer
   bool guests_off_ = false;          // the devices can't
   std::map<unsigned long long, OwnSegment> own_segments_;  // by the driver's number of the allocation
   std::set<unsigned long long> unshareable_;
@@ -287,7 +304,7 @@ class Engine {
   std::vector<CUevent> side_events_;
   CUevent fork_ = nullptr;
   CUstream watch_stream_ = nullptr;
-  CUdeviceptr words_ = 0;              // device memory: gate (0), active (64), by lane whether a copy-engine operation runs (128)
+  CUdeviceptr words_ = 0;              // device memory: gate (0), active (64), by lane (128): whom a copy-engine operation waits for, and the watcher's mark
   CUdeviceptr receipts_ = 0;           // device memory: ReceiptSlot[kTickets]
   DeviceStatus* status_ = nullptr;     // pinned host memory
   std::uint32_t* phase_words_ = nullptr;  // pinned: copies of the lanes' words, for the watcher

@@ -44,8 +44,9 @@ bool same_place(const BufferRef& a, const BufferRef& b) {
 
 }  // namespace
 
-// Where `pointer` is, for the peers; kNone where they can't see it.
-BufferRef Engine::locate(const void* pointer, std::uint64_t bytes, bool& fresh) {
+// Where `pointer` is, for the peers; kNone where they can't see it. fresh becomes true where one of the readers, bit by rank,
+// has yet to open it.
+BufferRef Engine::locate(const void* pointer, std::uint64_t bytes, std::uint32_t readers, bool& fresh) {
   BufferRef ref;
   if (const Window* window = window_of(pointer, bytes)) {
     ref.kind = BufferRef::kWindow;
@@ -82,7 +83,7 @@ BufferRef Engine::locate(const void* pointer, std::uint64_t bytes, bool& fresh) 
   }
   const OwnSegment& segment = known->second;
   if (address < segment.base || bytes > segment.bytes - (address - segment.base)) return ref;
-  fresh = fresh || !meeting_.opened_by_all(segment.index);
+  fresh = fresh || !meeting_.opened_by(segment.index, readers);
   ref.kind = BufferRef::kSegment;
   ref.segment = segment.index;
   ref.offset = address - segment.base;
@@ -121,9 +122,10 @@ CUdeviceptr Engine::peer_address(const BufferRef& ref, std::uint32_t peer) {
 
 // Makes this call's buffers windows where all ranks can; otherwise leaves everything as it is.
 Status Engine::invite_guests(const Operation& operation, bool capturing) {
-  if (world_ < 2 || guests_off_ || config_.thresholds.plain_wait_us == 0 || operation.kind == STEPCCL_SEND_RECV || operation.kind == STEPCCL_BARRIER || !stream_memory_ops_) return {};
+  if (world_ < 2 || config_.thresholds.plain_wait_us == 0 || operation.kind == STEPCCL_SEND_RECV || operation.kind == STEPCCL_BARRIER || !stream_memory_ops_) return {};
   Post mine;
   bool fresh = false;
+  const std::uint32_t everyone = (1u << world_) - 1u;
   Shared shared;
   if (operation.varying) {
     // The sizes are each rank's own: all meet at every such call, and go by the largest message.
@@ -138,7 +140,7 @@ Status Engine::invite_guests(const Operation& operation, bool capturing) {
     for (std::uint32_t peer = 0; peer < world_ && low != nullptr; ++peer) {
       if (operation.recv_bytes[peer] != 0) mine.recv_at[peer] = static_cast<std::uint64_t>(operation.recv_from[peer] - low);
     }
-    if (low != nullptr) mine.recv = locate(low, static_cast<std::uint64_t>(high - low), fresh);
+    if (low != nullptr) mine.recv = locate(low, static_cast<std::uint64_t>(high - low), everyone, fresh);
     mine.usable = low == nullptr || mine.recv.kind != BufferRef::kNone;
   } else {
     mine.bytes = operation.message_bytes(world_);
@@ -149,11 +151,12 @@ Status Engine::invite_guests(const Operation& operation, bool capturing) {
     if (send_known && recv_known) return {};
     mine.usable = !operation.reduces() || (operation.kind == STEPCCL_REDUCE_SCATTER ? operation.bytes() % 16 == 0 && aligned(operation.recv) && aligned(operation.send)
                                                                                      : aligned(operation.send) && aligned(operation.recv));
-    if (shared.send != nullptr) mine.send = locate(shared.send, shared.send_bytes, fresh);
-    if (shared.recv != nullptr) mine.recv = locate(shared.recv, shared.recv_bytes, fresh);
+    if (shared.send != nullptr) mine.send = locate(shared.send, shared.send_bytes, everyone, fresh);
+    if (shared.recv != nullptr) mine.recv = locate(shared.recv, shared.recv_bytes, everyone, fresh);
     if ((shared.send != nullptr && mine.send.kind == BufferRef::kNone) || (shared.recv != nullptr && mine.recv.kind == BufferRef::kNone)) mine.usable = 0;
   }
   mine.fresh = fresh ? 1 : 0;
+  if (guests_off_) mine.usable = 0;  // but come, or the others would wait
   mine.signature = (static_cast<std::uint64_t>(operation.kind) << 8 | operation.varying) + (operation.varying ? 0 : operation.count * 0x9e3779b97f4a7c15ull);
 
   const auto decide = [&](const std::vector<Post>& posts) {
@@ -186,13 +189,13 @@ Status Engine::invite_guests(const Operation& operation, bool capturing) {
   };
   if (operation.varying) {
     for (std::uint32_t peer = 0; peer < world_; ++peer) {
-      varying_to_[peer] = 0;
+      peer_to_[peer] = 0;
       if (peer == rank_ || operation.send_bytes[peer] == 0) continue;
       auto address = address_of((*posts)[peer].recv, peer);
       if (!address.ok()) return address.take_error();
-      varying_to_[peer] = address.value() + (*posts)[peer].recv_at[rank_];
+      peer_to_[peer] = address.value() + (*posts)[peer].recv_at[rank_];
     }
-    varying_agreed_ = true;
+    agreed_ = everyone & ~(1u << rank_);
     return {};
   }
   const auto invite = [&](const unsigned char* pointer, std::uint64_t bytes, BufferRef Post::*ref) -> Status {

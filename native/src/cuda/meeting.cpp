@@ -67,6 +67,7 @@ Meeting& Meeting::operator=(Meeting&& other) noexcept {
   rank_ = other.rank_;
   ranks_ = other.ranks_;
   call_ = other.call_;
+  posted_ = other.posted_;
   next_generation_ = other.next_generation_;
   return *this;
 }
@@ -84,16 +85,21 @@ bool Meeting::settle(std::atomic<std::uint64_t>& decision, bool wish) const noex
   return found % 2 != 0;
 }
 
-std::optional<std::vector<Post>> Meeting::meet(const Post& mine, std::uint64_t limit_ns, const Decide& decide, const Prepare& prepare) {
+void Meeting::arrive(const Post& mine) {
   ++call_;
   Slot& slot = shared_->slots[call_ % kSlotsInUse];
-  const auto leave = [&] { shared_->done[rank_].store(call_, std::memory_order_release); };
-  for (std::uint32_t peer = 0; peer < ranks_; ++peer) {
-    // Somebody may still read what stood here: without this rank's post nobody can say yes.
-    if (shared_->done[peer].load(std::memory_order_acquire) + kSlotsInUse < call_) return leave(), std::nullopt;
-  }
+  posted_ = true;
+  // Somebody may still read what stood here: without this rank's post nobody can say yes.
+  for (std::uint32_t peer = 0; peer < ranks_; ++peer) posted_ = posted_ && shared_->done[peer].load(std::memory_order_acquire) + kSlotsInUse >= call_;
+  if (!posted_) return;
   slot.posts[rank_] = mine;
   slot.posted[rank_].store(call_, std::memory_order_release);
+}
+
+std::optional<std::vector<Post>> Meeting::conclude(std::uint64_t limit_ns, const Decide& decide, const Prepare& prepare, const std::function<bool()>& give_up) {
+  Slot& slot = shared_->slots[call_ % kSlotsInUse];
+  const auto leave = [&] { shared_->done[rank_].store(call_, std::memory_order_release); };
+  if (!posted_) return leave(), std::nullopt;
 
   const auto all = [&](const std::atomic<std::uint64_t>* words, std::uint64_t scale) {
     for (std::uint32_t peer = 0; peer < ranks_; ++peer) {
@@ -108,7 +114,7 @@ std::optional<std::vector<Post>> Meeting::meet(const Post& mine, std::uint64_t l
       if (all(words, scale)) return true;
       if (decision.load(std::memory_order_acquire) / 2 == call_) return false;
       if (spins % 64 == 63) {
-        if (monotonic_ns() >= end) return false;
+        if (monotonic_ns() >= end || (give_up && give_up())) return false;
         ::sched_yield();
       }
     }
@@ -158,9 +164,9 @@ Segment Meeting::segment(std::uint32_t rank, std::uint32_t index) const noexcept
   return place.generation.load(std::memory_order_relaxed) == generation && copy.generation == generation ? copy : Segment();
 }
 void Meeting::opened(std::uint32_t rank, std::uint32_t index) noexcept { shared_->places[rank][index].opened_by.fetch_or(1u << rank_, std::memory_order_acq_rel); }
-bool Meeting::opened_by_all(std::uint32_t index) const noexcept {
-  const std::uint32_t everyone = ((1u << ranks_) - 1u) & ~(1u << rank_);
-  return (shared_->places[rank_][index].opened_by.load(std::memory_order_acquire) & everyone) == everyone;
+bool Meeting::opened_by(std::uint32_t index, std::uint32_t ranks) const noexcept {
+  const std::uint32_t others = ranks & ~(1u << rank_);
+  return (shared_->places[rank_][index].opened_by.load(std::memory_order_acquire) & others) == others;
 }
 
 }  // namespace stepccl::cuda

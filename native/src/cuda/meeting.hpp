@@ -33,8 +33,10 @@ struct BufferRef {
 struct Post {
   std::uint32_t usable = 0;   // its buffers can be shared and are aligned
   std::uint32_t fresh = 0;    // a peer has not yet opened one of its segments
+  std::uint32_t closed = 0;   // it can't open segments itself
   std::uint64_t signature = 0;  // of the call; ranks in different calls decide against it
-  std::uint64_t bytes = 0;    // largest message
+  std::uint64_t bytes = 0;    // largest message; between two ranks: what this one sends
+  std::uint64_t expects = 0;  // between two ranks: what this one receives
   BufferRef send;
   BufferRef recv;
   std::uint64_t recv_at[kMaxRanks] = {};  // all_to_all_v: from the beginning of recv, by source
@@ -64,14 +66,22 @@ class Meeting {
   // and says whether it could. Gives the posts of all when the answer is yes on every rank. All ranks make the calls in one order.
   using Decide = std::function<bool(const std::vector<Post>&)>;
   using Prepare = std::function<bool(const std::vector<Post>&)>;
-  [[nodiscard]] std::optional<std::vector<Post>> meet(const Post& mine, std::uint64_t limit_ns, const Decide& decide, const Prepare& prepare);
+  [[nodiscard]] std::optional<std::vector<Post>> meet(const Post& mine, std::uint64_t limit_ns, const Decide& decide, const Prepare& prepare) {
+    arrive(mine);
+    return conclude(limit_ns, decide, prepare, {});
+  }
+  // The same in two steps, for who meets several at once: tells all of them first. `give_up` ends the wait early.
+  void arrive(const Post& mine);
+  [[nodiscard]] std::optional<std::vector<Post>> conclude(std::uint64_t limit_ns, const Decide& decide, const Prepare& prepare, const std::function<bool()>& give_up);
 
   // Segments. Own ones are offered and withdrawn by their rank; peers look, open, and say so.
   [[nodiscard]] std::optional<std::uint32_t> offer(const Segment& segment);  // nothing: no place is left
   void withdraw(std::uint32_t index) noexcept;
   [[nodiscard]] Segment segment(std::uint32_t rank, std::uint32_t index) const noexcept;
   void opened(std::uint32_t rank, std::uint32_t index) noexcept;
-  [[nodiscard]] bool opened_by_all(std::uint32_t index) const noexcept;
+  // By all the others, or those of `ranks`, bit by rank.
+  [[nodiscard]] bool opened_by(std::uint32_t index, std::uint32_t ranks) const noexcept;
+  [[nodiscard]] bool opened_by_all(std::uint32_t index) const noexcept { return opened_by(index, (1u << ranks_) - 1u); }
 
  private:
   struct Shared;
@@ -83,6 +93,7 @@ class Meeting {
   std::uint32_t rank_ = 0;
   std::uint32_t ranks_ = 0;
   std::uint64_t call_ = 0;
+  bool posted_ = false;  // this call: not where the place was still in use
   std::uint64_t next_generation_ = 1;
 };
 

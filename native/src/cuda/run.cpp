@@ -160,12 +160,12 @@ Expected<stepccl_cuda_path_t> Engine::choose_path(const Operation& operation, st
       return make_error(STEPCCL_ERROR_UNSUPPORTED, STEPCCL_PHASE_ARGUMENTS, "this path wants a reduction, 16-byte alignment, and for all_reduce a recv inside a window");
     case STEPCCL_CUDA_PATH_COPY_ENGINE:
       if (copies_possible(operation)) return STEPCCL_CUDA_PATH_COPY_ENGINE;
-      return make_error(STEPCCL_ERROR_UNSUPPORTED, STEPCCL_PHASE_ARGUMENTS, "copy engines move whole blocks between windows, and don't add");
+      return make_error(STEPCCL_ERROR_UNSUPPORTED, STEPCCL_PHASE_ARGUMENTS, "copy engines move whole blocks into memory that the sender can see, and don't add");
     default:
       if (!operation.pairwise() && operation.kind != STEPCCL_BARRIER) return STEPCCL_CUDA_PATH_PAGED;
       return make_error(STEPCCL_ERROR_UNSUPPORTED, STEPCCL_PHASE_ARGUMENTS, "this operation does not go page by page");
   }
-  if (varying_agreed_) return STEPCCL_CUDA_PATH_COPY_ENGINE;
+  if (all_agreed(operation)) return STEPCCL_CUDA_PATH_COPY_ENGINE;
   if (empty || (flagged_fits && bytes <= limits.flagged_bytes)) return STEPCCL_CUDA_PATH_FLAGGED;
   if (packed_fits && bytes <= limits.packed_bytes) return STEPCCL_CUDA_PATH_PACKED;
   if (operation.reduces()) {
@@ -297,7 +297,7 @@ Status Engine::dispatch(Flight& flight, Operation& operation, stepccl_cuda_path_
   switch (path) {
     case STEPCCL_CUDA_PATH_FLAGGED: return launch_exchange(flight, operation, Kernels::kFlagged);
     case STEPCCL_CUDA_PATH_PACKED: return launch_exchange(flight, operation, Kernels::kPacked);
-    case STEPCCL_CUDA_PATH_STAGED: return launch_exchange(flight, operation, Kernels::kStaged);
+    case STEPCCL_CUDA_PATH_STAGED: return launch_mixed(flight, operation);
     case STEPCCL_CUDA_PATH_DIRECT: return operation.reduces() ? launch_direct(flight, operation, false) : launch_spread(flight, operation);
     case STEPCCL_CUDA_PATH_BULK: return launch_direct(flight, operation, true);
     case STEPCCL_CUDA_PATH_COPY_ENGINE: return launch_copies(flight, operation);
@@ -324,16 +324,18 @@ Status Engine::execute(Operation& operation, CUstream stream, stepccl_cuda_call_
     Engine& engine;
     ~Farewell() {
       engine.guest_count_ = 0;
-      engine.varying_agreed_ = false;
+      engine.agreed_ = 0;
     }
   } farewell{*this};
-  if (!host_memory && (call == nullptr || call->path == STEPCCL_CUDA_PATH_AUTO)) {
-    if (Status status = invite_guests(operation, flight.capturing); !status.ok()) {
+  const std::uint32_t wanted = call != nullptr ? call->path : static_cast<std::uint32_t>(STEPCCL_CUDA_PATH_AUTO);
+  const bool pair = operation.kind == STEPCCL_SEND_RECV;
+  if (!host_memory && (wanted == STEPCCL_CUDA_PATH_AUTO || (pair && wanted == STEPCCL_CUDA_PATH_COPY_ENGINE))) {
+    if (Status status = pair ? invite_pairs(operation, wanted != STEPCCL_CUDA_PATH_AUTO, flight.capturing) : invite_guests(operation, flight.capturing); !status.ok()) {
       fail(status.error());
       return status;
     }
   }
-  auto path = choose_path(operation, host_memory ? static_cast<std::uint32_t>(STEPCCL_CUDA_PATH_PAGED) : call != nullptr ? call->path : 0u, flight);
+  auto path = choose_path(operation, host_memory ? static_cast<std::uint32_t>(STEPCCL_CUDA_PATH_PAGED) : wanted, flight);
   if (!path.ok()) return path.take_error();
   if (Status status = enter(flight, stream, operation); !status.ok()) return status;
 

@@ -67,10 +67,7 @@ void Engine::release_waiters() {
 
 void Engine::watch() {
   const ContextScope scope(*driver_, context_);
-  struct Standing {
-    std::uint64_t since_ns = monotonic_ns();
-  };
-  std::vector<Standing> standing(lanes_.size());
+  std::vector<std::uint64_t> standing_since_ns(lanes_.size(), monotonic_ns());
   std::uint32_t looks = 0;
   while (!stopping_.load()) {
     if (failed_.load()) {
@@ -98,21 +95,23 @@ void Engine::watch() {
       late(peer - 1, status_->lane);
       continue;
     }
-    // What waits on a stream knows no timeout: look whether a lane's operation is the same one all the time.
+    // What waits on a stream knows no timeout: look whether a lane's operation is the same one all the time. Each begins and
+    // ends by wiping out the mark that is left here.
     if (++looks % 8 != 0) continue;
-    if (driver_->cuMemcpyDtoHAsync_v2(phase_words_, words_ + 128, lanes_.size() * 4, watch_stream_) != CUDA_SUCCESS || driver_->cuStreamSynchronize(watch_stream_) != CUDA_SUCCESS) {
+    if (driver_->cuMemcpyDtoHAsync_v2(phase_words_, words_ + 128, lanes_.size() * 8, watch_stream_) != CUDA_SUCCESS || driver_->cuStreamSynchronize(watch_stream_) != CUDA_SUCCESS) {
       fail(make_error(STEPCCL_ERROR_CUDA, kPhase, "the GPU does not answer any more"));
       continue;
     }
     const std::uint64_t now = monotonic_ns();
     for (std::uint32_t i = 0; i < lanes_.size(); ++i) {
-      if (phase_words_[i] == 0) {
-        standing[i].since_ns = now;
-        continue;
-      }
-      if (now - standing[i].since_ns < std::uint64_t{config_.timeout_ms} * 1'000'000u) continue;
-      std::uint32_t slowest = rank_ == 0 && world_ > 1 ? 1 : 0;
-      for (std::uint32_t peer = 0; peer < world_; ++peer) {
+      const std::uint32_t waits_for = phase_words_[2 * i];  // 0: nobody; 1: all; 2 + the only one
+      const bool marked = phase_words_[2 * i + 1] != 0;
+      if (waits_for == 0 || !marked) standing_since_ns[i] = now;
+      if (waits_for == 0) continue;
+      if (!marked) driver_->cuMemcpyHtoDAsync_v2(words_ + 128 + i * 8 + 4, ones_, sizeof(std::uint32_t), watch_stream_);
+      if (now - standing_since_ns[i] < std::uint64_t{config_.timeout_ms} * 1'000'000u) continue;
+      std::uint32_t slowest = waits_for >= 2 ? waits_for - 2 : rank_ == 0 && world_ > 1 ? 1 : 0;
+      for (std::uint32_t peer = 0; peer < world_ && waits_for < 2; ++peer) {
         if (peer != rank_ && ledger_.calls_of(peer) < ledger_.calls_of(slowest)) slowest = peer;
       }
       late(slowest, i);

@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks the GPU engine on the GPUs of this host: values of every element, graphs, streams, paging, defragmentation,
-// failures. One JSON line for each check; exit status 0 when all are well.
-//   stepccl-gpu-check [-n GPUS] [PART...]
+// Values of every element, on every path, and of sends and receives.
 #include <algorithm>
 #include <cstdio>
-#include <cstdlib>
 #include <string>
 
 #include "gpu/check.hpp"
@@ -65,10 +62,82 @@ bool reduces(stepccl_collective_t kind) { return kind == STEPCCL_ALL_REDUCE || k
 
 }  // namespace
 
-void check_values(Rank& self) {
-  constexpr std::uint64_t kBuffer = 40u << 20;
-  const CUdeviceptr windows[2] = {self.window(kBuffer), self.window(kBuffer)};
-  const CUdeviceptr plains[2] = {self.plain(kBuffer), self.plain(kBuffer)};
+namespace {
+
+// Sends around a ring, both ways of a pair at once, and one way: between windows and between plain buffers, by copy engines
+// where the messages are long.
+bool check_messages(Rank& self, const CUdeviceptr (&windows)[2], const CUdeviceptr (&plains)[2], std::uint64_t most, std::uint64_t seed) {
+  const std::uint32_t next = (self.rank + 1) % self.world;
+  const std::uint32_t before = (self.rank + self.world - 1) % self.world;
+  bool all_well = true;
+  const auto tell = [&](const std::string& name, bool well) {
+    const bool all = self.sum(well ? 0 : 1) == 0;
+    all_well = all_well && all;
+    if (self.rank == 0) report("values", name, all);
+  };
+  const auto went = [&] {
+    stepccl_cuda_info_t info{};
+    info.size = sizeof info;
+    self.ok(stepccl_cuda_query(self.engine, &info), "query");
+    return info.last_path;
+  };
+  for (const std::uint64_t count : {std::uint64_t{3}, std::uint64_t{70001}, std::min<std::uint64_t>(3000000, std::max<std::uint64_t>(most, 700001))}) {
+    for (const auto& buffers : {plains, windows}) {
+      std::vector<float> data(count);
+      std::vector<float> wanted(count);
+      std::vector<float> got(count);
+      fill(data.data(), STEPCCL_FLOAT32, 0, count, self.rank, seed);
+      fill(wanted.data(), STEPCCL_FLOAT32, 0, count, before, seed++);
+      self.upload(buffers[0], data.data(), count * 4);
+      self.upload(buffers[1], got.data(), count * 4);
+      self.meet();  // a rank that is late makes the pair stage
+      self.ok(stepccl_cuda_group_start(self.engine), "group_start");
+      self.ok(stepccl_cuda_send(self.engine, reinterpret_cast<void*>(buffers[0]), count, STEPCCL_FLOAT32, next, self.stream, nullptr), "send");
+      self.ok(stepccl_cuda_recv(self.engine, reinterpret_cast<void*>(buffers[1]), count, STEPCCL_FLOAT32, before, self.stream, nullptr), "recv");
+      self.ok(stepccl_cuda_group_end(self.engine), "group_end");
+      self.download(got.data(), buffers[1], count * 4);
+      const bool path_right = went() == static_cast<std::uint32_t>(count > 100000 ? STEPCCL_CUDA_PATH_COPY_ENGINE : STEPCCL_CUDA_PATH_STAGED);
+      tell("send and recv of " + std::to_string(count) + (buffers == windows ? " between windows" : " between plain buffers"), got == wanted && path_right);
+    }
+  }
+  // One way, from rank 0 to the last, by either path that a call may ask for, in any size.
+  for (const std::uint32_t path : {STEPCCL_CUDA_PATH_STAGED, STEPCCL_CUDA_PATH_COPY_ENGINE}) {
+    for (const std::uint64_t count : {std::uint64_t{1}, std::uint64_t{5003}, std::uint64_t{600001}}) {
+      std::vector<std::uint16_t> data(count);
+      fill(data.data(), STEPCCL_BFLOAT16, 0, count, 0, seed++);
+      const std::uint32_t last = self.world - 1;
+      stepccl_cuda_call_t options = STEPCCL_CUDA_CALL_INIT;
+      options.path = path;
+      bool well = true;
+      if (self.rank == 0) {
+        self.upload(plains[0], data.data(), count * 2);
+        self.ok(stepccl_cuda_send(self.engine, reinterpret_cast<void*>(plains[0]), count, STEPCCL_BFLOAT16, last, self.stream, &options), "send");
+        self.sync();
+      } else if (self.rank == last) {
+        std::vector<std::uint16_t> got(count);
+        self.ok(stepccl_cuda_recv(self.engine, reinterpret_cast<void*>(windows[1]), count, STEPCCL_BFLOAT16, 0, self.stream, &options), "recv");
+        self.download(got.data(), windows[1], count * 2);
+        well = got == data;
+      }
+      if (self.rank == 0 || self.rank == last) {
+        stepccl_cuda_receipt_t receipt{};
+        receipt.size = sizeof receipt;
+        self.ok(stepccl_cuda_receipt(self.engine, options.ticket, &receipt), "receipt");
+        well = well && receipt.path == path && (path != STEPCCL_CUDA_PATH_COPY_ENGINE || (receipt.blocks == 0 && receipt.copies == (self.rank == 0 ? 1u : 0u)));
+      }
+      tell("one way, " + std::to_string(count) + (path == STEPCCL_CUDA_PATH_STAGED ? " staged" : " by copy engine"), well);
+    }
+  }
+  return all_well;
+}
+
+}  // namespace
+
+void check_values(Rank& self, std::uint64_t most) {
+  // Room for all ranks' blocks of the largest call.
+  const std::uint64_t buffer = std::max<std::uint64_t>(std::min<std::uint64_t>(most, 9'000'000) * 2 + (1u << 20), 6u << 20) * self.world;
+  const CUdeviceptr windows[2] = {self.window(buffer), self.window(buffer)};
+  const CUdeviceptr plains[2] = {self.plain(buffer), self.plain(buffer)};
   std::uint64_t cases = 0;
   std::uint64_t bad = 0;
   std::uint64_t seed = 1;
@@ -85,6 +154,7 @@ void check_values(Rank& self) {
   };
   for (const auto kind : kAllKinds) {
     for (const std::uint64_t count : {1u, 7u, 1000u, 5003u, 30000u, 300007u}) {
+      if (count > most) continue;
       for (std::uint32_t root = 0; root < (kind == STEPCCL_BROADCAST || kind == STEPCCL_REDUCE || kind == STEPCCL_SCATTER || kind == STEPCCL_GATHER ? self.world : 1u); ++root) {
         Case c{kind, STEPCCL_FLOAT32, STEPCCL_SUM, count, root, 0};
         if (c.bytes() <= 128u << 10) one(c, STEPCCL_CUDA_PATH_FLAGGED, false, false);
@@ -94,6 +164,7 @@ void check_values(Rank& self) {
       }
     }
     for (const std::uint64_t count : {4096u, 1000000u, 2097152u, 9000000u}) {
+      if (count > most) continue;
       Case c{kind, STEPCCL_BFLOAT16, STEPCCL_SUM, count, self.world - 1, 0};
       one(c, STEPCCL_CUDA_PATH_STAGED, false, false);
       one(c, STEPCCL_CUDA_PATH_AUTO, false, false);
@@ -112,7 +183,7 @@ void check_values(Rank& self) {
     }
   }
   // Many times over, as an error of order would show now and then only.
-  for (int round = 0; round < 200; ++round) {
+  for (int round = 0; round < 200 && static_cast<std::uint64_t>(round) * 300 < most; ++round) {
     const Case c{round % 2 == 0 ? STEPCCL_ALL_REDUCE : STEPCCL_ALL_GATHER, STEPCCL_BFLOAT16, STEPCCL_SUM, 300u * static_cast<unsigned>(round) + 1, 0, 0};
     one(c, c.bytes() <= 128u << 10 || self.world == 2 ? STEPCCL_CUDA_PATH_PACKED : STEPCCL_CUDA_PATH_STAGED, false, round % 3 == 0 && c.kind == STEPCCL_ALL_REDUCE);
   }
@@ -129,7 +200,7 @@ void check_values(Rank& self) {
   }
   // In place.
   for (const auto kind : {STEPCCL_ALL_REDUCE, STEPCCL_ALL_GATHER, STEPCCL_REDUCE_SCATTER, STEPCCL_BROADCAST, STEPCCL_REDUCE}) {
-    for (const std::uint64_t count : {1000u, 1048576u}) {
+    for (const std::uint64_t count : {std::uint64_t{1000}, std::min<std::uint64_t>(1048576, most / 8 * 8)}) {
       const Case c{kind, STEPCCL_BFLOAT16, STEPCCL_SUM, count, 0, 0};
       one(c, count == 1000 ? STEPCCL_CUDA_PATH_FLAGGED : STEPCCL_CUDA_PATH_STAGED, false, true);
       one(c, STEPCCL_CUDA_PATH_AUTO, true, true);
@@ -139,24 +210,7 @@ void check_values(Rank& self) {
   }
   if (self.rank == 0) report("values", std::to_string(cases) + " cases", bad == 0, std::to_string(bad) + " bad");
 
-  // Sends and receives of different sizes, in one group, both ways round a ring; and all_to_all_v.
-  for (const std::uint64_t count : {std::uint64_t{3}, std::uint64_t{70001}, std::uint64_t{3000000}}) {
-    const std::uint32_t next = (self.rank + 1) % self.world;
-    const std::uint32_t before = (self.rank + self.world - 1) % self.world;
-    std::vector<float> data(count);
-    std::vector<float> wanted(count);
-    std::vector<float> got(count);
-    fill(data.data(), STEPCCL_FLOAT32, 0, count, self.rank, seed);
-    fill(wanted.data(), STEPCCL_FLOAT32, 0, count, before, seed++);
-    self.upload(plains[0], data.data(), count * 4);
-    self.ok(stepccl_cuda_group_start(self.engine), "group_start");
-    self.ok(stepccl_cuda_send(self.engine, reinterpret_cast<void*>(plains[0]), count, STEPCCL_FLOAT32, next, self.stream, nullptr), "send");
-    self.ok(stepccl_cuda_recv(self.engine, reinterpret_cast<void*>(plains[1]), count, STEPCCL_FLOAT32, before, self.stream, nullptr), "recv");
-    self.ok(stepccl_cuda_group_end(self.engine), "group_end");
-    self.download(got.data(), plains[1], count * 4);
-    const bool well = self.sum(got != wanted) == 0;
-    if (self.rank == 0) report("values", "send and recv of " + std::to_string(count), well);
-  }
+  bad += !check_messages(self, windows, plains, most, seed + 1000);
   // The buffers are the driver's own allocations: large calls take them as they are.
   const auto went = [&](stepccl_cuda_path_t path) {
     stepccl_cuda_info_t info{};
@@ -165,7 +219,7 @@ void check_values(Rank& self) {
     return self.sum(info.last_path == static_cast<std::uint32_t>(path) ? 0 : 1) == 0;
   };
   {
-    const Case c{STEPCCL_ALL_REDUCE, STEPCCL_BFLOAT16, STEPCCL_SUM, 4u << 20, 0, seed++};
+    const Case c{STEPCCL_ALL_REDUCE, STEPCCL_BFLOAT16, STEPCCL_SUM, 1u << 20, 0, seed++};
     std::uint64_t wrong_here = 0;
     for (int i = 0; i < 3; ++i) wrong_here += self.sum(wrong_bytes(self, c, plains[0], plains[1], STEPCCL_CUDA_PATH_AUTO, "plain"));
     const bool direct = went(STEPCCL_CUDA_PATH_DIRECT);
@@ -204,8 +258,8 @@ void check_values(Rank& self) {
     if (self.rank == 0) report("values", "all_to_all_v of " + std::to_string(unit), well);
   }
   // Memory of another allocator, made a window.
-  self.ok(stepccl_cuda_register(self.engine, reinterpret_cast<void*>(plains[0]), kBuffer), "register");
-  self.ok(stepccl_cuda_register(self.engine, reinterpret_cast<void*>(plains[1]), kBuffer), "register");
+  self.ok(stepccl_cuda_register(self.engine, reinterpret_cast<void*>(plains[0]), buffer), "register");
+  self.ok(stepccl_cuda_register(self.engine, reinterpret_cast<void*>(plains[1]), buffer), "register");
   Case c{STEPCCL_ALL_REDUCE, STEPCCL_BFLOAT16, STEPCCL_SUM, 1u << 20, 0, seed++};
   std::uint64_t wrong = self.sum(wrong_bytes(self, c, plains[0], plains[1], STEPCCL_CUDA_PATH_BULK, "registered"));
   c.kind = STEPCCL_ALL_GATHER;
@@ -227,31 +281,3 @@ void check_values(Rank& self) {
 }
 
 }  // namespace gpu
-
-int main(int argc, char** argv) {
-  std::uint32_t world = 2;
-  std::vector<std::string> wanted;
-  for (int i = 1; i < argc; ++i) {
-    if (std::string(argv[i]) == "-n" && i + 1 < argc) world = static_cast<std::uint32_t>(std::strtoul(argv[++i], nullptr, 10));
-    else wanted.emplace_back(argv[i]);
-  }
-  struct Part {
-    const char* name;
-    void (*body)(gpu::Rank&);
-    std::uint32_t timeout_s;
-  };
-  const Part parts[] = {{"values", gpu::check_values, 120}, {"graphs", gpu::check_graphs, 60}, {"paging", gpu::check_paging, 60}, {"defrag", gpu::check_defrag, 60}};
-  const auto chosen = [&](const char* name) { return wanted.empty() || std::find(wanted.begin(), wanted.end(), name) != wanted.end(); };
-  // Ranks that share a GPU wait for each other's time slices.
-  const std::uint32_t patience = std::getenv("STEPCCL_CUDA_SHARED_GPU") != nullptr ? 3 : 1;
-  bool well = true;
-  for (const Part& part : parts) {
-    if (!chosen(part.name)) continue;
-    stepccl_cuda_config_t config = STEPCCL_CUDA_CONFIG_INIT;
-    config.timeout_ms = 10'000;
-    const gpu::Outcome outcome = gpu::run(world, part.timeout_s * patience, config, part.body);
-    well = gpu::report(part.name, "all", outcome.well(), outcome.timed_out ? "timed out" : "") && well;
-  }
-  if (chosen("failures")) well = gpu::check_failures(world) && well;
-  return well ? 0 : 1;
-}

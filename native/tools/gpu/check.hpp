@@ -12,7 +12,8 @@ bool report(const char* part, const std::string& name, bool well, const std::str
 // Runs a case and counts the bytes that are wrong, those behind the output included.
 std::uint64_t wrong_bytes(const Rank& self, const Case& c, CUdeviceptr send, CUdeviceptr recv, std::uint32_t path, const char* what);
 
-void check_values(Rank& self);
+// most: elements of the largest call.
+void check_values(Rank& self, std::uint64_t most = UINT64_MAX);
 void check_graphs(Rank& self);
 void check_paging(Rank& self);
 void check_defrag(Rank& self);

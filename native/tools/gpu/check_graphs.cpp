@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Captured operations: replays, several graphs and streams at once, eager calls among them, the legacy default stream.
+#include <algorithm>
 #include <cstdlib>
 
 #include "gpu/check.hpp"
@@ -10,8 +11,8 @@ namespace gpu {
 void check_graphs(Rank& self) {
   const GraphCalls calls;
   constexpr CUstreamCaptureMode kMode = CU_STREAM_CAPTURE_MODE_GLOBAL;
-  constexpr std::uint64_t kBytes = 8u << 20;
-  const CUdeviceptr buffers[4] = {self.window(kBytes), self.window(kBytes), self.window(kBytes), self.window(kBytes)};
+  const std::uint64_t bytes = std::max<std::uint64_t>(8u << 20, self.world * (2u << 20));  // what an all_gather below leaves
+  const CUdeviceptr buffers[4] = {self.window(bytes), self.window(bytes), self.window(bytes), self.window(bytes)};
   CUstream other = nullptr;
   self.cu(self.driver->cuStreamCreateWithPriority(&other, CU_STREAM_NON_BLOCKING, 0), "stream");
   std::uint64_t seed = 100;
@@ -111,6 +112,45 @@ void check_graphs(Rank& self) {
       calls.destroy(self, graph);
     }
     tell("two graphs at once, in other orders", well);
+  }
+  // Sends and receives of a graph, by copy engines. The barrier is the call that all ranks make, by which the graph has a lane.
+  {
+    const std::uint32_t next = (self.rank + 1) % self.world;
+    const std::uint32_t before = (self.rank + self.world - 1) % self.world;
+    constexpr std::uint64_t kCount = 5u << 20;
+    const auto exchange = [&](CUdeviceptr from, CUdeviceptr to) {
+      self.ok(stepccl_cuda_group_start(self.engine), "group_start");
+      self.ok(stepccl_cuda_send(self.engine, reinterpret_cast<void*>(from), kCount, STEPCCL_UINT8, next, self.stream, nullptr), "send");
+      self.ok(stepccl_cuda_recv(self.engine, reinterpret_cast<void*>(to), kCount, STEPCCL_UINT8, before, self.stream, nullptr), "recv");
+      self.ok(stepccl_cuda_group_end(self.engine), "group_end");
+    };
+    stepccl_cuda_info_t info{};
+    info.size = sizeof info;
+    Graph graph = calls.capture(self, self.stream, kMode, [&] {
+      self.ok(stepccl_cuda_barrier(self.engine, self.stream, nullptr), "barrier");
+      exchange(buffers[0], buffers[1]);
+      self.ok(stepccl_cuda_query(self.engine, &info), "query");
+      exchange(buffers[1], buffers[2]);  // what came goes on around the ring
+    });
+    bool well = info.last_path == STEPCCL_CUDA_PATH_COPY_ENGINE;
+    const auto holds = [&](CUdeviceptr at, std::uint32_t rank, std::uint64_t of) {
+      std::vector<unsigned char> wanted(kCount);
+      std::vector<unsigned char> got(kCount);
+      fill(wanted.data(), STEPCCL_UINT8, 0, kCount, rank, of);
+      self.download(got.data(), at, kCount);
+      return got == wanted;
+    };
+    for (int replay = 0; replay < 5; ++replay) {
+      std::vector<unsigned char> data(kCount);
+      fill(data.data(), STEPCCL_UINT8, 0, kCount, self.rank, ++seed);
+      self.upload(buffers[0], data.data(), kCount);
+      calls.launch(self, graph, self.stream);
+      if (replay % 2 == 0) exchange(buffers[0], buffers[3]);  // an eager one behind it
+      self.sync();
+      well = holds(buffers[1], before, seed) && holds(buffers[2], (before + self.world - 1) % self.world, seed) && (replay % 2 != 0 || holds(buffers[3], before, seed)) && well;
+    }
+    calls.destroy(self, graph);
+    tell("sends and receives", well);
   }
   // Lanes come back: many graphs, one after another.
   {
