@@ -46,6 +46,7 @@ target_sources(stepccl_objects PRIVATE
   src/cuda/pairs.cpp
   src/cuda/pipeline.cpp
   src/cuda/pool.cpp
+  src/cuda/relay.cpp
   src/cuda/run.cpp
   src/cuda/thresholds.cpp
   src/cuda/watch.cpp)

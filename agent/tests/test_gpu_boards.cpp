@@ -105,7 +105,12 @@ TEST_CASE("gpu.processes tells pool, map, defragmentation, async level and what 
 	CHECK(boards.processes(json::object())["processes"][0]["settings_current"] == false);
 	CHECK(boards.processes({{"rank", 0}})["processes"].empty());
 	CHECK(boards.processes({{"communicator", "0000000000000abc"}})["processes"].size() == 1);
-	for (const json &bad : {json{{"communicator", "8"}}, json{{"rank", -1}}, json{{"else", 1}}})
+	const json light = boards.processes({{"ranges", false}})["processes"][0];
+	CHECK(light["pool"]["ranges"] == json::array());
+	CHECK(light["pool"]["ranges_omitted"] == 2);
+	CHECK(light["pool"]["used_bytes"] == 600);
+	CHECK(boards.processes({{"ranges", true}})["processes"][0]["pool"]["ranges"].size() == 2);
+	for (const json &bad : {json{{"communicator", "8"}}, json{{"rank", -1}}, json{{"else", 1}}, json{{"ranges", 1}}})
 		CHECK(code_of([&] { (void)boards.processes(bad); }) == "A101");
 	CHECK(code_of([&] { (void)GpuBoards(dir / "missing", "", "/proc").processes(json::object()); }) == "A401");
 	for (const json &bad : {json{{"sm_budget", 33}}, json{{"hbm_cache_ratio_permille", 901}}})

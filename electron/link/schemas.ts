@@ -135,7 +135,7 @@ export const AGENT_METHODS = {
   },
   /** Likewise checked one by one, against GpuProcess (gpu-schemas.ts). */
   "gpu.processes": {
-    params: z.strictObject({ communicator: z.string().regex(/^[0-9a-f]{16}$/).optional(), rank: count.optional() }),
+    params: z.strictObject({ communicator: z.string().regex(/^[0-9a-f]{16}$/).optional(), rank: count.optional(), ranges: z.boolean().optional() }),
     result: z.object({ processes: list(z.unknown(), 1024), omitted: count.catch(0) }),
   },
   "run.list": {

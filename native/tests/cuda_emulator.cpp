@@ -107,6 +107,14 @@ bool take_memory(int device, std::size_t bytes) {
   return false;
 }
 
+std::atomic<int> modules{0};  // loaded, one for each engine
+
+// What a test wants the driver to say.
+int variable(const char* name, int standard) {
+  const char* text = std::getenv(name);
+  return text != nullptr ? std::atoi(text) : standard;
+}
+
 std::vector<std::string>& functions() {
   static std::vector<std::string> names(1);
   return names;
@@ -120,8 +128,8 @@ EXPORT cuInit(unsigned) {
   for (int device = 0; device < kDevices; ++device) contexts[device].device = device;
   return CUDA_SUCCESS;
 }
-EXPORT cuDriverGetVersion(int* version) { return *version = 12080, CUDA_SUCCESS; }
-EXPORT cuDeviceGetCount(int* count) { return *count = kDevices, CUDA_SUCCESS; }
+EXPORT cuDriverGetVersion(int* version) { return *version = variable("EMULATED_CUDA_VERSION", 12080), CUDA_SUCCESS; }
+EXPORT cuDeviceGetCount(int* count) { return *count = variable("EMULATED_CUDA_DEVICES", kDevices), CUDA_SUCCESS; }
 EXPORT cuDeviceGet(CUdevice* device, int ordinal) { return *device = ordinal, ordinal < kDevices ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE; }
 EXPORT cuDeviceGetUuid_v2(CUuuid* uuid, CUdevice device) {
   std::memset(uuid->bytes, 0x10 + device, sizeof uuid->bytes);
@@ -138,7 +146,7 @@ EXPORT cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, CUdevice) 
   }
   return CUDA_SUCCESS;
 }
-EXPORT cuDeviceCanAccessPeer(int* can, CUdevice, CUdevice) { return *can = 1, CUDA_SUCCESS; }
+EXPORT cuDeviceCanAccessPeer(int* can, CUdevice, CUdevice) { return *can = variable("EMULATED_CUDA_PEERS", 1), CUDA_SUCCESS; }
 EXPORT cuDeviceTotalMem_v2(std::size_t* bytes, CUdevice) { return *bytes = kDeviceBytes, CUDA_SUCCESS; }
 EXPORT cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) { return *context = reinterpret_cast<CUcontext>(&contexts[device]), CUDA_SUCCESS; }
 EXPORT cuDevicePrimaryCtxRelease_v2(CUdevice) { return CUDA_SUCCESS; }
@@ -166,8 +174,11 @@ EXPORT cuCtxEnablePeerAccess(CUcontext, unsigned) { return CUDA_SUCCESS; }
 EXPORT cuCtxGetStreamPriorityRange(int* least, int* greatest) { return *least = 0, *greatest = -1, CUDA_SUCCESS; }
 EXPORT cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode*) { return CUDA_SUCCESS; }
 
-EXPORT cuModuleLoadData(CUmodule* module, const void*) { return *module = reinterpret_cast<CUmodule>(&functions()), CUDA_SUCCESS; }
-EXPORT cuModuleUnload(CUmodule) { return CUDA_SUCCESS; }
+EXPORT cuModuleLoadData(CUmodule* module, const void*) {
+  if (modules.fetch_add(1) == 0) emulator::forget_messages();
+  return *module = reinterpret_cast<CUmodule>(&functions()), CUDA_SUCCESS;
+}
+EXPORT cuModuleUnload(CUmodule) { return modules.fetch_sub(1), CUDA_SUCCESS; }
 EXPORT cuModuleGetFunction(CUfunction* function, CUmodule, const char* name) {
   const std::lock_guard lock(mutex);
   functions().emplace_back(name);

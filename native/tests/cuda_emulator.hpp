@@ -101,6 +101,7 @@ void wait(Stream& stream, Event& event);
 
 // A launch of one of the engine's kernels with these arguments, which are copied; nothing where it is not known.
 // cuda_emulator_kernels.cpp.
+void forget_messages();  // that ranks of a job that failed have left
 [[nodiscard]] std::function<void()> kernel(const std::string& name, const void* arguments);
 
 }  // namespace emulator

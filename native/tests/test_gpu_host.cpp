@@ -179,7 +179,8 @@ TEST_CASE("the parts of a lane don't overlap") {
     CHECK(layout.flagged(last - 1, last, 1, kMaxBlocks - 1) + 2 * kFlaggedBytes == layout.staged(0, 1, 0, 0));
     CHECK(layout.staged(last - 1, last, kSlots - 1, kMaxBlocks - 1) + layout.piece_bytes <= layout.packed(0, 1, 0, 0));
     CHECK(layout.packed(last - 1, last, 1, kMaxBlocks - 1) + layout.packed_lines * kLineBytes <= layout.bytes());
-    CHECK(LaneLayout::chunk_end() <= LaneLayout::packed_count(0, 0));
+    CHECK(LaneLayout::chunk_end() <= LaneLayout::relayed());
+    CHECK(LaneLayout::relayed() + 64 <= LaneLayout::packed_count(0, 0));
     CHECK(LaneLayout::packed_count(kMaxBlocks, 0) <= LaneLayout::header_bytes());
     // A message that the whole budget can carry has lines enough in each of the blocks that it gets.
     for (const std::uint32_t budget : {1u, 7u, kMaxBlocks}) {
@@ -217,12 +218,24 @@ TEST_CASE("bad operations are refused") {
 }
 
 TEST_CASE("a calibration is taken or named as wrong") {
-  CHECK(Thresholds::parse("{\"flagged_bytes\": 4096, \"bulk_blocks\": 4}").value().flagged_bytes == 4096);
-  CHECK(Thresholds::parse("{}").ok());
+  CHECK(Thresholds::parse("{\"flagged_bytes\": 4096, \"bulk_blocks\": 4}", {}).value().flagged_bytes == 4096);
+  CHECK(Thresholds::parse("{}", {}).ok());
   for (const char* bad : {"", "[]", "{\"flagged_bytes\": -1}", "{\"bulk_blocks\": 0}", "{\"bulk_blocks\": 1000}", "{\"flagged_bytes\": \"4\"}"}) {
     CAPTURE(bad);
-    CHECK(Thresholds::parse(bad).error().code == STEPCCL_ERROR_INVALID_CONFIGURATION);
+    CHECK(Thresholds::parse(bad, {}).error().code == STEPCCL_ERROR_INVALID_CONFIGURATION);
   }
+}
+
+TEST_CASE("thresholds shrink with the peers that a rank sends to") {
+  CHECK(Thresholds::per_peer(256u << 10, 2) == 256u << 10);
+  CHECK(Thresholds::per_peer(256u << 10, 5) == 64u << 10);
+  CHECK(Thresholds::one_shot_for(4) == 256u << 10);
+  CHECK(Thresholds::one_shot_for(8) == 106'666);
+  CHECK(Thresholds::one_shot_for(16) == 42'666);
+  Thresholds standard;
+  standard.one_shot_bytes = 77;
+  CHECK(Thresholds::parse("{}", standard).value().one_shot_bytes == 77);
+  CHECK(Thresholds::parse("{\"one_shot_bytes\": 99}", standard).value().one_shot_bytes == 99);
 }
 
 TEST_CASE("the ledger finds the first call that differs and names both") {

@@ -124,10 +124,11 @@ std::optional<stepccl_gpu_board> read_board(const UniqueFd &fd, const RingName &
 	return board;
 }
 
-json board_to_json(const stepccl_gpu_board &board, std::uint64_t now_ns, std::uint64_t control_seq)
+json board_to_json(const stepccl_gpu_board &board, std::uint64_t now_ns, std::uint64_t control_seq, bool with_ranges)
 {
 	json ranges = json::array();
-	for (std::uint32_t i = 0; i < board.range_count; i++) {
+	const std::uint32_t told = with_ranges ? board.range_count : 0;
+	for (std::uint32_t i = 0; i < told; i++) {
 		const stepccl_gpu_range &range = board.ranges[i];
 		ranges.push_back({{"offset_bytes", range.offset}, {"bytes", range.bytes}, {"kind", kRangeNames[range.kind]}});
 	}
@@ -163,7 +164,7 @@ json board_to_json(const stepccl_gpu_board &board, std::uint64_t now_ns, std::ui
 			  {"fragmentation_permille", board.fragmentation_permille},
 			  {"cache_ratio_permille", board.hbm_cache_ratio_permille},
 			  {"ranges", std::move(ranges)},
-			  {"ranges_omitted", board.ranges_omitted}}},
+			  {"ranges_omitted", board.ranges_omitted + std::uint64_t{board.range_count - told}}}},
 		{"defrag", {{"interval_ms", board.defrag_interval_ms == 0 ? json() : json(board.defrag_interval_ms)},
 			    {"epochs", board.defrag_epochs},
 			    {"moved_bytes", board.defrag_moved_bytes},
@@ -190,8 +191,9 @@ std::uint64_t GpuBoards::control_sequence() const
 
 json GpuBoards::processes(const json &raw) const
 {
-	const Params params(raw, {"communicator", "rank"});
+	const Params params(raw, {"communicator", "rank", "ranges"});
 	const RankChoice chosen(params);
+	const bool with_ranges = params.is_null("ranges") || params.boolean("ranges");
 	const Listing listing = list_directory(directory_, kMaxBoardFiles);
 	if (listing.error != 0)
 		throw RpcError(kServerError, "A401", "The folder of the GPU boards can't be read (" + errno_text(listing.error) + ").",
@@ -217,7 +219,7 @@ json GpuBoards::processes(const json &raw) const
 		}
 		std::string problem;
 		if (const auto board = read_board(fd, *name, problem))
-			found.push_back(board_to_json(*board, now, control));
+			found.push_back(board_to_json(*board, now, control, with_ranges));
 		else
 			log_warn({{"event", "gpu_board_rejected"}, {"pid", name->pid}, {"rank", name->rank}, {"why", problem}});
 	}

@@ -18,8 +18,9 @@ std::optional<RingName> parse_board_name(std::string_view file_name) noexcept;
 /// name and numbers are checked. On failure `problem` says why in a few words.
 std::optional<stepccl_gpu_board> read_board(const UniqueFd &fd, const RingName &name, std::string &problem);
 
-/// What `gpu.processes` says of one board. `control_seq`: of the page that is published now.
-nlohmann::json board_to_json(const stepccl_gpu_board &board, std::uint64_t now_ns, std::uint64_t control_seq);
+/// What `gpu.processes` says of one board. `control_seq`: of the page that is published now. Without `with_ranges` the pool's map is
+/// left out and counts as omitted.
+nlohmann::json board_to_json(const stepccl_gpu_board &board, std::uint64_t now_ns, std::uint64_t control_seq, bool with_ranges = true);
 
 /// The GPU engines of this node's living processes.
 class GpuBoards {

@@ -275,6 +275,8 @@ Status Engine::make_streams() {
   page_word_ = reinterpret_cast<std::uint64_t*>(static_cast<char*>(host) + 2048);
   ones_ = reinterpret_cast<std::uint32_t*>(static_cast<char*>(host) + 4096);
   std::fill_n(ones_, 1024, 1u);
+  plenty_ = ones_ + 1024;
+  *plenty_ = 0x7fffffff;
   gate_words_ = ones_ + 2048;
   // With the driver's second version of these operations, every device has them.
   stream_memory_ops_ = driver_->version >= 12000;
@@ -339,6 +341,7 @@ Engine::~Engine() {
       if (!failed_.load()) (void)agree("detach", {});
       stopping_.store(true);
       watcher_.join();
+      driver_->cuStreamSynchronize(watch_stream_);  // what it queued writes to the lanes
     }
     for (auto& [base, window] : windows_) {
       if (window.pooled) continue;

@@ -74,11 +74,12 @@ Expected<Config> Config::resolve(const stepccl_cuda_config_t* given, std::uint32
   if (config.hbm_cache_ratio != 0.0) resolved.hbm_cache_ratio = config.hbm_cache_ratio;
   resolved.pool_bytes = config.pool_bytes;
 
+  resolved.thresholds.one_shot_bytes = Thresholds::one_shot_for(world);
   const char* path = config.calibration_file != nullptr ? config.calibration_file : std::getenv("STEPCCL_CUDA_CALIBRATION");
   if (path != nullptr && *path != '\0') {
     std::ifstream file(path);
     if (!file) return configuration_error(std::string("the calibration file ") + path + " can't be read");
-    auto thresholds = Thresholds::parse(std::string(std::istreambuf_iterator<char>(file), {}));
+    auto thresholds = Thresholds::parse(std::string(std::istreambuf_iterator<char>(file), {}), resolved.thresholds);
     if (!thresholds.ok()) return thresholds.take_error();
     resolved.thresholds = thresholds.value();
   }

@@ -96,6 +96,7 @@ bool Engine::copies_possible(const Operation& operation) const {
 
 Status Engine::launch_copies(Flight& flight, const Operation& operation) {
   if (operation.pairwise()) return launch_agreed(flight, operation);
+  if (worth_relaying(operation)) return launch_relay(flight, operation);
   const std::uint64_t bytes = operation.bytes();
   const auto send = reinterpret_cast<CUdeviceptr>(operation.send);
   const auto recv = reinterpret_cast<CUdeviceptr>(operation.recv);

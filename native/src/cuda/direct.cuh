@@ -124,7 +124,8 @@ __device__ __forceinline__ void bulk_body(const DirectArgs& args) {
     const u64 begin = tile * args.tile_bytes;
     const u32 bytes = static_cast<u32>(min(static_cast<u64>(args.tile_bytes), whole - begin));
     expect(&arrived[stage], bytes * common.ranks);
-    for (u32 rank = 0; rank < common.ranks; ++rank) {
+    for (u32 step = 0; step < common.ranks; ++step) {
+      const u32 rank = (common.me + step) % common.ranks;  // not everyone from the same one at once
       bulk_load(tiles + stage * stage_bytes + rank * static_cast<u64>(args.tile_bytes), args.source[rank] + begin, bytes, &arrived[stage]);
     }
   };

@@ -195,6 +195,9 @@ class Engine {
   // copies.cpp: copy engines
   [[nodiscard]] bool copies_possible(const Operation& operation) const;
   [[nodiscard]] Status launch_copies(Flight& flight, const Operation& operation);
+  // relay.cpp: broadcasts that go on from rank to rank
+  [[nodiscard]] bool worth_relaying(const Operation& operation) const;
+  [[nodiscard]] Status launch_relay(Flight& flight, const Operation& operation);
   // Stream memory operations, gathered and then queued as one.
   static void post(std::vector<CUstreamBatchMemOpParams>& ops, CUdeviceptr flag, std::uint32_t value);
   static void await(std::vector<CUstreamBatchMemOpParams>& ops, CUdeviceptr flag);  // for 1, then puts it back to 0
@@ -309,6 +312,7 @@ class Engine {
   DeviceStatus* status_ = nullptr;     // pinned host memory
   std::uint32_t* phase_words_ = nullptr;  // pinned: copies of the lanes' words, for the watcher
   std::uint32_t* ones_ = nullptr;      // pinned: 1, 1, 1, ...
+  std::uint32_t* plenty_ = nullptr;    // pinned: more than any count that is waited for
   std::uint32_t* gate_words_ = nullptr;  // pinned: what goes to and comes from words_
   std::uint64_t* page_word_ = nullptr; // pinned: pages done, in all
 

@@ -144,7 +144,8 @@ Status Engine::invite_guests(const Operation& operation, bool capturing) {
     mine.usable = low == nullptr || mine.recv.kind != BufferRef::kNone;
   } else {
     mine.bytes = operation.message_bytes(world_);
-    if (mine.bytes <= (operation.reduces() ? config_.thresholds.staged_reduce_bytes : config_.thresholds.staged_copy_bytes)) return {};
+    const Thresholds& limits = config_.thresholds;
+    if (operation.load_bytes(world_, limits.one_shot_bytes) <= Thresholds::per_peer(operation.reduces() ? limits.staged_reduce_bytes : limits.staged_copy_bytes, world_)) return {};
     shared = shared_of(operation, world_);
     const bool send_known = shared.send == nullptr || window_of(shared.send, shared.send_bytes) != nullptr;
     const bool recv_known = shared.recv == nullptr || window_of(shared.recv, shared.recv_bytes) != nullptr;
@@ -166,7 +167,7 @@ Status Engine::invite_guests(const Operation& operation, bool capturing) {
       if (!operation.varying && (!same_place(post.send, posts[0].send) || !same_place(post.recv, posts[0].recv))) return false;
       largest = std::max(largest, post.bytes);
     }
-    return !operation.varying || largest > config_.thresholds.staged_copy_bytes;
+    return !operation.varying || largest > Thresholds::per_peer(config_.thresholds.staged_copy_bytes, world_);
   };
   const auto prepare = [&](const std::vector<Post>& posts) {
     bool well = true;

@@ -53,6 +53,8 @@ struct LaneLayout {
   STEPCCL_BOTH static constexpr std::size_t chunk_came(std::uint32_t slot, std::uint32_t from) noexcept { return 12288 + (slot * kMaxRanks + from) * 16u; }
   STEPCCL_BOTH static constexpr std::size_t chunk_free(std::uint32_t slot, std::uint32_t from) noexcept { return 14336 + (slot * kMaxRanks + from) * 16u; }
   STEPCCL_BOTH static constexpr std::size_t chunk_end() noexcept { return chunk_free(kChunkSlots, 0); }
+  // Broadcast by way of all: pieces that the root has sent.
+  STEPCCL_BOTH static constexpr std::size_t relayed() noexcept { return 15872; }
   STEPCCL_BOTH static constexpr std::size_t packed_count(std::uint32_t block, std::uint32_t peer) noexcept { return 16384 + (block * kMaxRanks + peer) * 4u; }
   STEPCCL_BOTH static constexpr std::size_t header_bytes() noexcept { return 20480; }
 

@@ -63,6 +63,11 @@ std::uint64_t Operation::message_bytes(std::uint32_t ranks) const noexcept {
   return most;
 }
 
+std::uint64_t Operation::load_bytes(std::uint32_t ranks, std::uint64_t one_shot_bytes) const noexcept {
+  const std::uint64_t message = message_bytes(ranks);
+  return kind == STEPCCL_ALL_REDUCE && ranks > 2 && message > one_shot_bytes ? 2 * share_of(message, 0, ranks).bytes : message;
+}
+
 Status Operation::check(std::uint32_t rank, std::uint32_t ranks) const {
   const std::uint64_t size = element();
   if (size == 0) return argument_error("datatype " + std::to_string(static_cast<int>(datatype)) + " is outside its enumeration");

@@ -2,6 +2,7 @@
 // One call, as data, and how it is cut into messages between pairs of ranks. No device needed.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <vector>
@@ -38,6 +39,9 @@ struct Operation {
   // The largest message between two ranks: what the choice of a path goes by. The same on every rank for collectives.
   [[nodiscard]] std::uint64_t message_bytes(std::uint32_t ranks) const noexcept;
 
+  // What a rank's link to one peer carries: the message, or both shares of an all_reduce in two steps.
+  [[nodiscard]] std::uint64_t load_bytes(std::uint32_t ranks, std::uint64_t one_shot_bytes) const noexcept;
+
   // INVALID_ARGUMENT for what can be seen without a device.
   [[nodiscard]] Status check(std::uint32_t rank, std::uint32_t ranks) const;
 };
@@ -67,12 +71,13 @@ struct Share {
 };
 [[nodiscard]] Share share_of(std::uint64_t bytes, std::uint32_t rank, std::uint32_t ranks) noexcept;
 
-// Up to which message size a path is taken, and how many blocks a kernel gets; measured on the machine at hand.
+// Up to which message size a path is taken, and how many blocks a kernel gets; measured between two ranks. With more of them a
+// rank's links carry as many messages as it has peers, so choose_path divides: see per_peer.
 struct Thresholds {
   std::uint64_t flagged_bytes = 256u << 10;
   std::uint64_t packed_bytes = 0;                // above flagged_bytes, as far as the lane's lines go
   std::uint64_t spread_bytes = 16u << 20;        // broadcast between windows: by kernels, above by copy engines
-  std::uint64_t one_shot_bytes = 256u << 10;  // with more than two ranks
+  std::uint64_t one_shot_bytes = 256u << 10;  // with more than two ranks; see one_shot_for
   std::uint64_t staged_reduce_bytes = 768u << 10;  // above: direct, where the buffers are windows
   std::uint64_t pipeline_bytes = 64u << 20;      // above: copy engines and a few blocks, where direct is not possible
   std::uint64_t push_bytes = 1ull << 40;         // all_reduce above: copy engines and a few blocks, though direct were possible
@@ -86,8 +91,18 @@ struct Thresholds {
   std::uint32_t packed_block_bytes = 8u << 10;
   std::uint32_t pipeline_blocks = 24;
 
+  // Of a threshold between two ranks, what it is for the messages of a rank to each of its peers.
+  [[nodiscard]] static constexpr std::uint64_t per_peer(std::uint64_t bytes, std::uint32_t ranks) noexcept { return ranks <= 2 ? bytes : bytes / (ranks - 1); }
+  // Up to which size every rank had better send all of an all_reduce to everyone. Sending it whole instead of in shares, twice,
+  // costs (ranks - 1)(1 - 2 / ranks) times its bytes more on each rank's links; it saves one hop, 2.8 us between two H200, in
+  // which 560 KB go by with the flags beside the data (400 GB/s).
+  [[nodiscard]] static constexpr std::uint64_t one_shot_for(std::uint32_t ranks) noexcept {
+    constexpr std::uint64_t kOneHop = 560'000;
+    return ranks <= 2 ? 256u << 10 : std::min<std::uint64_t>(256u << 10, kOneHop * ranks / ((ranks - 1) * (ranks - 2)));
+  }
+
   // JSON object with any of the members above. INVALID_CONFIGURATION names what is wrong.
-  [[nodiscard]] static Expected<Thresholds> parse(const std::string& json);
+  [[nodiscard]] static Expected<Thresholds> parse(const std::string& json, const Thresholds& standard);
 };
 
 [[nodiscard]] std::uint32_t flagged_blocks(std::uint64_t bytes, std::uint32_t budget, const Thresholds& thresholds) noexcept;

@@ -166,14 +166,16 @@ Expected<stepccl_cuda_path_t> Engine::choose_path(const Operation& operation, st
       return make_error(STEPCCL_ERROR_UNSUPPORTED, STEPCCL_PHASE_ARGUMENTS, "this operation does not go page by page");
   }
   if (all_agreed(operation)) return STEPCCL_CUDA_PATH_COPY_ENGINE;
-  if (empty || (flagged_fits && bytes <= limits.flagged_bytes)) return STEPCCL_CUDA_PATH_FLAGGED;
-  if (packed_fits && bytes <= limits.packed_bytes) return STEPCCL_CUDA_PATH_PACKED;
+  const std::uint64_t load = operation.load_bytes(world_, limits.one_shot_bytes);
+  const auto within = [&](std::uint64_t limit) { return load <= Thresholds::per_peer(limit, world_); };
+  if (empty || (flagged_fits && within(limits.flagged_bytes))) return STEPCCL_CUDA_PATH_FLAGGED;
+  if (packed_fits && within(limits.packed_bytes)) return STEPCCL_CUDA_PATH_PACKED;
   if (operation.reduces()) {
-    const bool direct = bytes > limits.staged_reduce_bytes && direct_possible(operation, false);
+    const bool direct = !within(limits.staged_reduce_bytes) && direct_possible(operation, false);
     if (bytes > (!direct ? limits.pipeline_bytes : operation.kind == STEPCCL_ALL_REDUCE ? limits.push_bytes : ~0ull) && pipeline_possible(operation)) return STEPCCL_CUDA_PATH_PIPELINE;
     if (direct) return STEPCCL_CUDA_PATH_DIRECT;
-  } else if (bytes > limits.staged_copy_bytes && copies_possible(operation)) {
-    return operation.kind == STEPCCL_BROADCAST && bytes <= limits.spread_bytes && spread_possible(operation) && flight.budget >= kSpreadingBlocks ? STEPCCL_CUDA_PATH_DIRECT : STEPCCL_CUDA_PATH_COPY_ENGINE;
+  } else if (!within(limits.staged_copy_bytes) && copies_possible(operation)) {
+    return operation.kind == STEPCCL_BROADCAST && within(limits.spread_bytes) && spread_possible(operation) && flight.budget >= kSpreadingBlocks ? STEPCCL_CUDA_PATH_DIRECT : STEPCCL_CUDA_PATH_COPY_ENGINE;
   }
   // No window: through windows of the engine's own, which a captured graph can't share with others.
   if (bytes > (page_bytes_ != 0 ? page_bytes_ : limits.paged_bytes) && !operation.pairwise() && !flight.capturing) return STEPCCL_CUDA_PATH_PAGED;

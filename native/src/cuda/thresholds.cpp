@@ -11,10 +11,10 @@ Error configuration_error(std::string cause) { return make_error(STEPCCL_ERROR_I
 
 }  // namespace
 
-Expected<Thresholds> Thresholds::parse(const std::string& text) {
+Expected<Thresholds> Thresholds::parse(const std::string& text, const Thresholds& standard) {
   const auto json = nlohmann::json::parse(text, nullptr, false);
   if (!json.is_object()) return configuration_error("the calibration is no JSON object");
-  Thresholds thresholds;
+  Thresholds thresholds = standard;
   struct Row {
     const char* name;
     std::uint64_t low;

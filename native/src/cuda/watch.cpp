@@ -56,11 +56,12 @@ std::optional<Error> Engine::last_error() const {
   return last_error_;
 }
 
-// Streams that wait for a flag go on once it is 1, whoever sets it.
+// Streams that wait for a flag go on once it is 1, or as high as they count, whoever sets it.
 void Engine::release_waiters() {
   for (const Lane& lane : lanes_) {
     driver_->cuMemcpyHtoDAsync_v2(lane.local, ones_, 2048, watch_stream_);
     driver_->cuMemcpyHtoDAsync_v2(lane.local + LaneLayout::chunk_came(0, 0), ones_, LaneLayout::chunk_end() - LaneLayout::chunk_came(0, 0), watch_stream_);
+    for (const std::size_t count : {LaneLayout::chunk_done(), LaneLayout::relayed()}) driver_->cuMemcpyHtoDAsync_v2(lane.local + count, plenty_, sizeof *plenty_, watch_stream_);
   }
   driver_->cuMemcpyHtoDAsync_v2(words_, &gate_words_[32], sizeof(std::uint32_t), watch_stream_);  // 0: the gate is open
 }
