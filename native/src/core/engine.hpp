@@ -161,6 +161,11 @@ class Engine {
   void publish(const Task& task, stepccl_op_state state, std::uint64_t now, stepccl_result_t error);
   [[nodiscard]] stepccl_op op_record(const bootstrap::Call& call, std::uint64_t sequence, std::uint64_t bytes, std::uint64_t begin_ns) const noexcept;
   [[nodiscard]] std::uint32_t timeout_ms() const noexcept;
+  // A collective as the node engine takes it.
+  [[nodiscard]] static transport::NodeCall node_call(const Request& request, std::uint64_t sequence, std::uint32_t signature) noexcept {
+    return {.collective = request.collective(), .send = request.send, .recv = request.recv, .count = request.call.count, .datatype = request.datatype(),
+            .redop = request.redop(), .root = request.call.root, .tag = {static_cast<std::uint32_t>(sequence) & ~kMessageBit, signature}};
+  }
 
   const Options options_;
   Planner& planner_;

@@ -51,16 +51,7 @@ std::optional<Status> Engine::run_short(const Request& request, std::atomic<std:
   short_ = {&request, &plan, ring_.is_open() ? clock_.now_ns() : 0, 0, false};
   idle_since_ns_ = 0;
 
-  transport::NodeCall call;
-  call.collective = request.collective();
-  call.send = request.send;
-  call.recv = request.recv;
-  call.count = request.call.count;
-  call.datatype = request.datatype();
-  call.redop = request.redop();
-  call.root = request.call.root;
-  call.tag = {static_cast<std::uint32_t>(sequence_) & ~kMessageBit, plan.signature};
-  Status status = planner_.node_engine()->run(call, node_rest_);
+  Status status = planner_.node_engine()->run(node_call(request, sequence_, plan.signature), node_rest_);
   if (status.ok()) {
     end_short(STEPCCL_SUCCESS);
     return status;

@@ -67,15 +67,6 @@ Status Engine::open_task(Task& task) {
 }
 
 Status Engine::run_on_node(Task& task) {
-  transport::NodeCall call;
-  call.collective = task.collective();
-  call.send = task.send;
-  call.recv = task.recv;
-  call.count = task.call.count;
-  call.datatype = task.datatype();
-  call.redop = task.redop();
-  call.root = task.call.root;
-  call.tag = {static_cast<std::uint32_t>(task.sequence) & ~kMessageBit, task.signature};
   begun_ |= STEPCCL_TRANSPORT_BIT(STEPCCL_TRANSPORT_SHM);
   if (state_.sequence != task.sequence || state_.running == 0) {
     state_.sequence = task.sequence;
@@ -83,7 +74,7 @@ Status Engine::run_on_node(Task& task) {
   }
   last_progress_ns_ = monotonic_ns();
   idle_since_ns_ = 0;
-  Status status = transports_[STEPCCL_TRANSPORT_SHM]->node_engine()->run(call, node_rest_);
+  Status status = transports_[STEPCCL_TRANSPORT_SHM]->node_engine()->run(node_call(task, task.sequence, task.signature), node_rest_);
   stalled_ = false;
   if (!status.ok()) return status;
   task.pages_started = 1;

@@ -4,7 +4,7 @@
 // peer's message k knows that the peer is done with message k-2 (flagged) or k-3 (staged), and may write its slot again.
 #pragma once
 
-#include "cuda/device.cuh"
+#include "cuda/messages.cuh"
 
 namespace stepccl::cuda {
 
@@ -15,14 +15,7 @@ __device__ __forceinline__ void flagged_body(const ExchangeArgs& args) {
   const u32 block = blockIdx.x;
   const u32 me = common.me;
   __shared__ u32 count[kMaxRanks];
-  if (threadIdx.x < common.ranks) {
-    u32* counter = word(common.own_lane, LaneLayout::flagged_count(block, threadIdx.x));
-    u32 next = *counter + 1;
-    if (next == 0) next = 2;  // 0 is what fresh memory holds; 2 keeps the slots in turn
-    count[threadIdx.x] = next;
-    if (threadIdx.x != me && block < args.blocks[threadIdx.x]) *counter = next;
-  }
-  __syncthreads();
+  number_messages(args, count, [](u32 of, u32 peer) { return LaneLayout::flagged_count(of, peer); });
 
   for (u32 step = 1; step < common.ranks; ++step) {
     const u32 peer = (me + step) % common.ranks;
@@ -38,13 +31,7 @@ __device__ __forceinline__ void flagged_body(const ExchangeArgs& args) {
     }
   }
 
-  if constexpr (R == kCopy) {
-    if (args.own_out != nullptr && args.own_out != args.own) {
-      for (u64 at = (static_cast<u64>(block) * kThreads + threadIdx.x) * 16; at < args.own_bytes; at += static_cast<u64>(gridDim.x) * kThreads * 16) {
-        store16(args.own_out + at, args.own_bytes - at, load16(args.own + at, args.own_bytes - at));
-      }
-    }
-  }
+  if constexpr (R == kCopy) copy_own(args);
 
   Patience patience(common);
   const auto take = [&](u32 peer, u32 line) {
@@ -145,13 +132,7 @@ __device__ __forceinline__ void staged_body(const ExchangeArgs& args) {
     }
   };
 
-  if constexpr (R == kCopy) {
-    if (args.own_out != nullptr && args.own_out != args.own) {
-      for (u64 at = (static_cast<u64>(block) * kThreads + threadIdx.x) * 16; at < args.own_bytes; at += static_cast<u64>(gridDim.x) * kThreads * 16) {
-        store16(args.own_out + at, args.own_bytes - at, load16(args.own + at, args.own_bytes - at));
-      }
-    }
-  }
+  if constexpr (R == kCopy) copy_own(args);
 
   if (longest != 0) push(0);
   for (u32 piece = 0; piece < longest; ++piece) {

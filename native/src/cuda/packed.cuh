@@ -4,7 +4,7 @@
 // come is there. Counts, slots and empty messages are as in exchange.cuh's flagged messages.
 #pragma once
 
-#include "cuda/device.cuh"
+#include "cuda/messages.cuh"
 
 namespace stepccl::cuda {
 
@@ -65,14 +65,7 @@ __device__ __forceinline__ void packed_body(const ExchangeArgs& args) {
   const u32 block = blockIdx.x;
   const u32 me = common.me;
   __shared__ u32 count[kMaxRanks];
-  if (threadIdx.x < common.ranks) {
-    u32* counter = word(common.own_lane, LaneLayout::packed_count(block, threadIdx.x));
-    u32 next = *counter + 1;
-    if (next == 0) next = 2;  // 0 is what fresh memory holds; 2 keeps the slots in turn
-    count[threadIdx.x] = next;
-    if (threadIdx.x != me && block < args.blocks[threadIdx.x]) *counter = next;
-  }
-  __syncthreads();
+  number_messages(args, count, [](u32 of, u32 peer) { return LaneLayout::packed_count(of, peer); });
 
   for (u32 step = 1; step < common.ranks; ++step) {
     const u32 peer = (me + step) % common.ranks;
@@ -93,13 +86,7 @@ __device__ __forceinline__ void packed_body(const ExchangeArgs& args) {
     }
   }
 
-  if constexpr (R == kCopy) {
-    if (args.own_out != nullptr && args.own_out != args.own) {
-      for (u64 at = (static_cast<u64>(block) * kThreads + threadIdx.x) * 16; at < args.own_bytes; at += static_cast<u64>(gridDim.x) * kThreads * 16) {
-        store16(args.own_out + at, args.own_bytes - at, load16(args.own + at, args.own_bytes - at));
-      }
-    }
-  }
+  if constexpr (R == kCopy) copy_own(args);
 
   Patience patience(common);
   // Lines of a peer, as many as this thread has of them; all threads of a warp go on together.

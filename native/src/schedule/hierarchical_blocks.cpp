@@ -95,6 +95,47 @@ void leader_reduce_scatter(Builder& builder, const Problem& problem, const Nodes
   });
 }
 
+// Scatter: the root sends every node's blocks to the node's head, which hands them on. Gather: the same way back.
+Schedule by_heads(const Problem& problem, bool scatters) {
+  const std::uint64_t of_root = problem.block_at(problem.root);
+  Builder builder(problem, scatters ? 0 : of_root, scatters ? of_root : 0);
+  const Nodes nodes = nodes_of(problem);
+  const Group chain = heads(problem, nodes);
+  const std::uint32_t head = chain.rank(chain.index);
+  const bool root = problem.rank == problem.root;
+  const auto whole = [&](std::uint64_t offset) { return scatters ? input_at(offset) : output_at(offset); };  // all ranks' blocks
+  const auto block = [&](std::uint64_t offset) { return scatters ? output_at(offset) : input_at(offset); };
+  Slots slots(builder, problem, problem.rank == head && !root ? problem.count : 0);
+  for_chunks(problem.count, problem.chunk_elements, [&](std::uint64_t offset, std::uint64_t count) {
+    // Upstream is the root's side, downstream the ranks'.
+    const auto upstream = [&](std::uint32_t peer, Place place) { return scatters ? builder.recv(peer, place, count) : builder.send(peer, place, count); };
+    const auto downstream = [&](std::uint32_t peer, Place place) { return scatters ? builder.send(peer, place, count) : builder.recv(peer, place, count); };
+    if (root) {
+      // What goes twice leaves first and comes last.
+      for (std::uint32_t k = 0; k < chain.size(); ++k) {
+        const std::uint32_t node = (nodes.own + (scatters ? 1 : 0) + k) % chain.size();
+        const std::uint32_t first = head_of(nodes, node, problem.root);
+        for (const std::uint32_t rank : nodes.ranks[node]) {
+          if (rank != problem.root) downstream(node == nodes.own ? rank : first, whole(problem.block_at(rank) + offset));
+        }
+      }
+      return;
+    }
+    if (problem.rank != head) {
+      upstream(head, block(offset));
+      return;
+    }
+    for (const std::uint32_t rank : nodes.ranks[nodes.own]) {
+      const Place place = rank == head ? block(offset) : slots.next();
+      if (scatters) upstream(problem.root, place);
+      if (rank != head) downstream(rank, place);
+      if (!scatters) upstream(problem.root, place);
+    }
+  });
+  if (root && !problem.in_place) builder.copy(scatters ? block(0) : whole(of_root), scatters ? whole(of_root) : block(0), problem.count, false);
+  return builder.finish();
+}
+
 }  // namespace
 
 Schedule hierarchical_reduce_scatter(const Problem& problem) {
@@ -110,71 +151,8 @@ Schedule hierarchical_reduce_scatter(const Problem& problem) {
   return builder.finish();
 }
 
-// The root sends every node's blocks to the node's head, which hands them on.
-Schedule hierarchical_scatter(const Problem& problem) {
-  Builder builder(problem, 0, problem.block_at(problem.root));
-  const Nodes nodes = nodes_of(problem);
-  const Group chain = heads(problem, nodes);
-  const std::uint32_t head = chain.rank(chain.index);
-  const bool root = problem.rank == problem.root;
-  Slots slots(builder, problem, problem.rank == head && !root ? problem.count : 0);
-  for_chunks(problem.count, problem.chunk_elements, [&](std::uint64_t offset, std::uint64_t count) {
-    if (root) {
-      for (std::uint32_t k = 0; k < chain.size(); ++k) {  // the other nodes first: their blocks go twice
-        const std::uint32_t node = (nodes.own + 1 + k) % chain.size();
-        const std::uint32_t to = head_of(nodes, node, problem.root);
-        for (const std::uint32_t rank : nodes.ranks[node]) {
-          if (rank != problem.root) builder.send(node == nodes.own ? rank : to, input_at(problem.block_at(rank) + offset), count);
-        }
-      }
-      return;
-    }
-    if (problem.rank != head) {
-      builder.recv(head, output_at(offset), count);
-      return;
-    }
-    for (const std::uint32_t rank : nodes.ranks[nodes.own]) {
-      const Place place = rank == head ? output_at(offset) : slots.next();
-      builder.recv(problem.root, place, count);
-      if (rank != head) builder.send(rank, place, count);
-    }
-  });
-  if (root && !problem.in_place) builder.copy(output_at(0), input_at(problem.block_at(problem.root)), problem.count, false);
-  return builder.finish();
-}
-
-// The same way back.
-Schedule hierarchical_gather(const Problem& problem) {
-  Builder builder(problem, problem.block_at(problem.root), 0);
-  const Nodes nodes = nodes_of(problem);
-  const Group chain = heads(problem, nodes);
-  const std::uint32_t head = chain.rank(chain.index);
-  const bool root = problem.rank == problem.root;
-  Slots slots(builder, problem, problem.rank == head && !root ? problem.count : 0);
-  for_chunks(problem.count, problem.chunk_elements, [&](std::uint64_t offset, std::uint64_t count) {
-    if (root) {
-      for (std::uint32_t k = 0; k < chain.size(); ++k) {
-        const std::uint32_t node = (nodes.own + k) % chain.size();
-        const std::uint32_t from = head_of(nodes, node, problem.root);
-        for (const std::uint32_t rank : nodes.ranks[node]) {
-          if (rank != problem.root) builder.recv(node == nodes.own ? rank : from, output_at(problem.block_at(rank) + offset), count);
-        }
-      }
-      return;
-    }
-    if (problem.rank != head) {
-      builder.send(head, input_at(offset), count);
-      return;
-    }
-    for (const std::uint32_t rank : nodes.ranks[nodes.own]) {
-      const Place place = rank == head ? input_at(offset) : slots.next();
-      if (rank != head) builder.recv(rank, place, count);
-      builder.send(problem.root, place, count);
-    }
-  });
-  if (root && !problem.in_place) builder.copy(output_at(problem.block_at(problem.root)), input_at(0), problem.count, false);
-  return builder.finish();
-}
+Schedule hierarchical_scatter(const Problem& problem) { return by_heads(problem, true); }
+Schedule hierarchical_gather(const Problem& problem) { return by_heads(problem, false); }
 
 // Even nodes: inside each, a rank collects what goes to those with its place elsewhere; across go few, larger messages. On
 // uneven nodes nobody could stand for the others without carrying all their bytes: there the exchange goes by pairs.
