@@ -30,7 +30,7 @@ limited() {
   shift
   [ "$limit" -lt "$rest" ] || limit=$rest
   if ! timeout "$limit" "$@"; then
-    echo "not well after at most $limit s: $*" | tee -a "$out/errors.txt"
+    echo "not well (limit $limit s): $*" | tee -a "$out/errors.txt"
     status=1
     return 1
   fi

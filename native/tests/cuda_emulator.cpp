@@ -101,6 +101,9 @@ CUresult copy(CUdeviceptr to, const void* from, std::size_t bytes, CUstream stre
   return CUDA_SUCCESS;
 }
 
+// Memory of the process's, as the driver's goes with it: who touches it after it was freed is found out.
+void* pages(std::size_t bytes) { return ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0); }
+
 bool take_memory(int device, std::size_t bytes) {
   if (taken[device].fetch_add(bytes) + bytes <= kDeviceBytes) return true;
   taken[device].fetch_sub(bytes);
@@ -293,7 +296,8 @@ EXPORT cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* handle, void
 EXPORT cuMemAlloc_v2(CUdeviceptr* address, std::size_t bytes) {
   const int device = current_device();
   if (!take_memory(device, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
-  void* memory = std::aligned_alloc(512, (bytes + 511) / 512 * 512);
+  void* memory = pages(bytes);
+  if (memory == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
   *address = reinterpret_cast<CUdeviceptr>(memory);
   const std::lock_guard lock(mutex);
   regions[*address] = {bytes, device, false, next_number++};
@@ -304,20 +308,23 @@ EXPORT cuMemFree_v2(CUdeviceptr address) {
   const auto found = regions.find(address);
   if (found == regions.end()) return CUDA_ERROR_INVALID_VALUE;
   taken[found->second.device].fetch_sub(found->second.bytes);
+  ::munmap(at(address), found->second.bytes);
   regions.erase(found);
-  std::free(at(address));
   return CUDA_SUCCESS;
 }
 EXPORT cuMemHostAlloc(void** memory, std::size_t bytes, unsigned) {
-  *memory = std::aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
+  *memory = pages(bytes);
+  if (*memory == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
   const std::lock_guard lock(mutex);
   regions[reinterpret_cast<CUdeviceptr>(*memory)] = {bytes, 0, true, next_number++};
   return CUDA_SUCCESS;
 }
 EXPORT cuMemFreeHost(void* memory) {
   const std::lock_guard lock(mutex);
-  regions.erase(reinterpret_cast<CUdeviceptr>(memory));
-  std::free(memory);
+  const auto found = regions.find(reinterpret_cast<CUdeviceptr>(memory));
+  if (found == regions.end()) return CUDA_ERROR_INVALID_VALUE;
+  ::munmap(memory, found->second.bytes);
+  regions.erase(found);
   return CUDA_SUCCESS;
 }
 EXPORT cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, std::size_t bytes, CUstream stream) { return copy(to, at(from), bytes, stream); }
