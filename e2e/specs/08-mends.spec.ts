@@ -34,7 +34,7 @@ const ROUNDS: readonly (readonly Case[])[] = [
 ];
 
 for (const [round, cases] of ROUNDS.entries()) {
-  test(`round ${round + 1}: ${cases.map((each) => each.fault).join(", ")} are found in one check, mended by click, and the re-tests confirm it`, { tag: "@mends" }, async ({ page }) => {
+  test(`round ${round + 1}: ${cases.map((each) => each.fault).join(", ")} are found in one check, mended by click, and the re-tests confirm it`, async ({ page }) => {
     test.setTimeout(600_000);
     const set = async (order: readonly Case[], on: boolean): Promise<void> => { for (const { node, fault, peer } of order) await lab.fault(node, fault, on, peer === undefined ? {} : { peer }); };
     try {

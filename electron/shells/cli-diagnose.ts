@@ -123,7 +123,7 @@ export function addDiagnoseCommands(program: Command, c: DiagnoseCommands): void
       const name = nameOf(chosen);
       if (c.isJson()) json(ended);
       else {
-        c.out(table(["FROM", "TO", "PING", "STATE", "us", "GB/s", ""], ended.results.map((r) => [name(r.from), name(r.to), r.kind, r.state, r.latencyUs?.toFixed(1) ?? null, r.bandwidthGBps?.toFixed(3) ?? null, clean(r.text?.en ?? r.error?.message ?? "")])));
+        c.out(table(["FROM", "TO", "PING", "STATE", "us", "GB/s", ""], ended.results.map((r) => [name(r.from), name(r.to), r.kind, r.state, r.latencyUs?.toFixed(1) ?? null, r.bandwidthGBps?.toPrecision(3) ?? null, clean(r.text?.en ?? r.error?.message ?? "")])));
         for (const s of ended.suspects) c.out(`suspect: ${name(s.nodeId)}, in ${s.failed} of its ${s.of} pings`);
       }
       return ended.results.every((r) => r.state === "ok") ? c.exit.ok : c.exit.failed;

@@ -213,6 +213,7 @@ TEST_CASE("GPU failures: a late rank makes its pair stage, and both go the same 
 }
 
 TEST_CASE("GPU failures: no GPU, no way between two, one GPU for two ranks: each rank is told, and why") {
+  ::unsetenv("STEPCCL_CUDA_SHARED_GPU");
   const auto attach = [](const char* variable, const char* value, std::int32_t of_last) {
     if (variable != nullptr) ::setenv(variable, value, 1);
     std::vector<Ending> endings(2);
