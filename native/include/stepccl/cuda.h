@@ -190,6 +190,9 @@ STEPCCL_API stepccl_result_t stepccl_cuda_pool_query(stepccl_cuda_t engine, step
 /*
  * Compacts the pool every interval_ms while operations run (0 = stop): physical memory under holes goes back to the
  * GPU, addresses stay what they were for users, peers and graphs captured after the call. Every rank calls it.
+ * An epoch waits for the engine's own operations and holds further ones back; it cannot see other work. While it is on,
+ * kernels and copies of the caller must not touch memory of the pool (stepccl_cuda_mem_alloc): they could meet an address
+ * without memory, or write to what was copied already. Who has such work calls stepccl_cuda_defrag_now at a moment without it.
  * Errors: INVALID_ARGUMENT, UNSUPPORTED (memory is shared by IPC).
  */
 STEPCCL_API stepccl_result_t stepccl_cuda_defrag(stepccl_cuda_t engine, uint32_t interval_ms) STEPCCL_NOEXCEPT;

@@ -196,6 +196,10 @@ def enable_hbm_defrag(interval: int = 500) -> None:
     """
     Compacts the GPU pools of live groups, and of those made later, every `interval` milliseconds while collectives run.
     0 stops it. Addresses and captured graphs stay valid. Every rank calls it. Raises StepcclError.
+
+    While it is on, only collectives may touch tensors of stepccl.empty(): an epoch cannot see other kernels, which could meet an
+    address without memory. Where others use them, call defrag_now() at a moment when the GPU has nothing to do (between steps,
+    after torch.cuda.synchronize()). Ordinary tensors are not concerned.
     """
     global _current
     _positive("interval", interval, 0, 0xFFFFFFFF)
